@@ -1,0 +1,67 @@
+"""What the user asked of an engine (`EngineConfig`), and what was decided and never changes (`EngineSpec`).
+
+`resolve` lives in the engine, which alone can weigh checkpoint and hardware; both values cross the wire.
+"""
+
+import msgspec
+
+
+class FakeModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model without weights for tests and for measuring the loop: tokens are a hash of request and position."""
+
+    vocab_size: int = 49152
+    max_context: int = 8192
+    eos_token_ids: tuple[int, ...] = ()  # empty: only max_tokens ends a request
+    step_s: float = 0.0  # time that a step pretends to take
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What was asked. None means: decide from the checkpoint and the machine.
+
+    model is a local folder or .gguf file: whatever names a model has been turned into a path before.
+    """
+
+    model: str
+    dtype: str = "bfloat16"  # or float32, the golden mode
+    max_context: int | None = None
+    max_requests: int = 64
+    max_step_tokens: int = 512
+    kv_memory_bytes: int | None = None
+    block_size: int = 16
+    threads: int | None = None
+    prefix_cache: bool = True
+    exact: bool = (
+        True  # the bits of a row do not depend on its companions; False trades that for speed
+    )
+    fake: FakeModel | None = None
+
+
+class KernelChoice(msgspec.Struct, frozen=True, array_like=True):
+    """Which implementation serves an op, and why."""
+
+    op: str
+    implementation: str
+    reason: str
+
+
+class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What was decided at start-up. Printed once, frozen, and part of every answer about this engine."""
+
+    model: str
+    family: str
+    dtype: str
+    vocab_size: int  # width of the logits
+    max_context: int
+    eos_token_ids: tuple[int, ...]
+    weight_bytes: int
+    block_size: int
+    kv_blocks: int  # of the first cache group
+    kv_bytes: int
+    max_requests: int
+    max_step_tokens: int
+    threads: int
+    exact: bool
+    prefix_cache: bool
+    numerics_id: str
+    policy_version: str
+    kernels: tuple[KernelChoice, ...]

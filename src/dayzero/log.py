@@ -1,0 +1,52 @@
+"""Logging: one JSON object a line on stderr, a fixed event name and then fields.
+
+Prompts and outputs never appear in a log, at any level. `DAYZERO_LOG` sets the level (default: info).
+"""
+
+import logging
+import os
+import sys
+import time
+
+import msgspec
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class JsonFormatter(logging.Formatter):
+    """`{"time": ..., "level": ..., "event": ..., <extra fields>}`; an exception adds its type, not its text.
+
+    The text of an exception may quote what a client sent, so only its class and place are written.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)),
+            "level": record.levelname.lower(),
+            "event": record.getMessage(),
+        }
+        line.update({k: v for k, v in vars(record).items() if k not in _STANDARD})
+        if record.exc_info and record.exc_info[0] is not None:
+            line["exception"] = record.exc_info[0].__name__
+            line["at"] = _innermost(record.exc_info[2])
+        return msgspec.json.encode(line, enc_hook=str).decode()
+
+
+def _innermost(traceback: object) -> str:
+    """File and line where the exception was raised."""
+    place = "?"
+    while traceback is not None:
+        frame = traceback.tb_frame  # type: ignore[attr-defined]
+        place = f"{frame.f_code.co_filename.rsplit('/', 1)[-1]}:{traceback.tb_lineno}"  # type: ignore[attr-defined]
+        traceback = traceback.tb_next  # type: ignore[attr-defined]
+    return place
+
+
+def configure(level: str | None = None) -> None:
+    """Send the `dayzero` loggers to stderr. Called once, by a process's entry point."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter())
+    logger = logging.getLogger("dayzero")
+    logger.handlers[:] = [handler]
+    logger.setLevel((level or os.environ.get("DAYZERO_LOG", "info")).upper())
+    logger.propagate = False
