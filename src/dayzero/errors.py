@@ -78,9 +78,7 @@ class ContextTooLong(RequestError):
 
     code = "context_length_exceeded"
 
-    def __init__(
-        self, *, prompt_tokens: int, max_tokens: int, limit: int, param: str = "messages"
-    ) -> None:
+    def __init__(self, *, prompt_tokens: int, max_tokens: int, limit: int, param: str = "messages") -> None:
         super().__init__(
             f"context too long: {prompt_tokens} prompt tokens + {max_tokens} to generate (limit: {limit})",
             param=param,
@@ -117,9 +115,7 @@ class CapacityError(DayzeroError):
     kind = "overloaded_error"
     code = "overloaded"
 
-    def __init__(
-        self, message: str, *, retry_after_s: float = 1.0, hint: str | None = None
-    ) -> None:
+    def __init__(self, message: str, *, retry_after_s: float = 1.0, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.retry_after_s = retry_after_s
 

@@ -29,14 +29,10 @@ def root_key(*, salt: str, version: str) -> BlockKey:
 
 def next_key(parent: BlockKey, tokens: Sequence[int]) -> BlockKey:
     """The key of the block that holds `tokens` after the prefix `parent`."""
-    return hashlib.blake2b(
-        array.array("i", tokens).tobytes(), digest_size=KEY_BYTES, key=parent
-    ).digest()
+    return hashlib.blake2b(array.array("i", tokens).tobytes(), digest_size=KEY_BYTES, key=parent).digest()
 
 
-def block_keys(
-    tokens: Sequence[int], block_size: int, *, salt: str, version: str
-) -> list[BlockKey]:
+def block_keys(tokens: Sequence[int], block_size: int, *, salt: str, version: str) -> list[BlockKey]:
     """One key for each full block of `tokens`."""
     keys: list[BlockKey] = []
     parent = root_key(salt=salt, version=version)

@@ -33,9 +33,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     logit_bias: dict[int, float] = {}
     stop_token_ids: tuple[int, ...] = ()  # beside the model's own end-of-sequence ids
     ignore_eos: bool = False
-    logprobs: int | None = (
-        None  # how many alternatives to report beside the chosen token; None: report nothing
-    )
+    logprobs: int | None = None  # how many alternatives to report beside the chosen token; None: report nothing
     prompt_logprobs: int | None = None  # the same for the prompt's tokens
 
     @property
@@ -58,9 +56,7 @@ def check(params: SamplingParams, vocab_size: int) -> None:
     _within("repetition_penalty", params.repetition_penalty, 0.01, 100.0)
     _within("top_k", params.top_k, 0, 2**31 - 1)
     _within("seed", params.seed, 0, SEED_RANGE - 1)
-    _within(
-        "max_tokens", params.max_tokens, 0 if params.prompt_logprobs is not None else 1, 2**31 - 1
-    )
+    _within("max_tokens", params.max_tokens, 0 if params.prompt_logprobs is not None else 1, 2**31 - 1)
     _within("min_tokens", params.min_tokens, 0, params.max_tokens)
     if params.logprobs is not None:
         _within("logprobs", params.logprobs, 0, MAX_LOGPROBS)
@@ -75,6 +71,4 @@ def check(params: SamplingParams, vocab_size: int) -> None:
 
 def _within(name: str, value: float, low: float, high: float) -> None:
     if not math.isfinite(value) or not low <= value <= high:
-        raise RequestError(
-            f"{name} out of range: {value} (allowed: {low:g} to {high:g})", param=name
-        )
+        raise RequestError(f"{name} out of range: {value} (allowed: {low:g} to {high:g})", param=name)

@@ -30,9 +30,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     block_size: int = 16
     threads: int | None = None
     prefix_cache: bool = True
-    exact: bool = (
-        True  # the bits of a row do not depend on its companions; False trades that for speed
-    )
+    exact: bool = True  # the bits of a row do not depend on its companions; False trades that for speed
     fake: FakeModel | None = None
 
 

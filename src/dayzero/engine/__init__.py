@@ -1,0 +1,11 @@
+"""The engine: a synchronous loop over token ids. Knows no text, no HTTP, no event loop.
+
+request    one generation and how far it has got
+batch      the work of one step, and what came of it
+scheduler  which tokens of which requests are computed next
+runner     a batch in, tokens out: model, KV store, kernels and sampler
+fake       a runner without weights
+engine     the loop
+resolve    what was asked, weighed against checkpoint and hardware
+process    the loop behind a channel: `python -m dayzero.engine.process`
+"""
