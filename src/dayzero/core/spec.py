@@ -30,7 +30,6 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     block_size: int = 16
     threads: int | None = None
     prefix_cache: bool = True
-    exact: bool = True  # the bits of a row do not depend on its companions; False trades that for speed
     fake: FakeModel | None = None
 
 
@@ -58,7 +57,6 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     max_requests: int
     max_step_tokens: int
     threads: int
-    exact: bool
     prefix_cache: bool
     numerics_id: str
     policy_version: str

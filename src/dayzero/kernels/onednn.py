@@ -1,0 +1,255 @@
+"""torch's CPU kernels (oneDNN, MKL, flash attention), called so that a row's bits do not depend on its companions.
+
+Linear: weights packed once for oneDNN where its private operators exist, calls padded and sliced to a probed range of
+rows. Attention: one SDPA call for each bucket of positions (see `attention`) with query tiles of a fixed height, over
+K and V gathered from the pool as stored. Neither knows of requests beyond rows, positions and block tables.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from dayzero.kernels.attention import Bucket, Segment, segments
+from dayzero.kernels.rows import RowRange, cancelling, probe
+
+TILE_ROWS = 64  # most query rows of a tile: flash attention's own block is 32 or more
+WIDE = 16384  # features above which a call has at most 32 rows: a vocabulary's width is slow to probe, not to slice
+
+
+def packing_works() -> bool:
+    """Whether this torch build has the private operators that pack a weight for oneDNN."""
+    try:
+        packed = torch.ops.mkldnn._reorder_linear_weight(torch.zeros(16, 16, dtype=torch.bfloat16), 1)
+        torch.ops.mkldnn._linear_pointwise(torch.zeros(1, 16, dtype=torch.bfloat16), packed, None, "none", [], "")
+    except (AttributeError, RuntimeError):
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class PackedWeight:
+    """A weight that only `linear` reads. `features` is N."""
+
+    weight: Tensor
+    features: int
+    rows: RowRange
+    packed: bool
+
+    def apply(self, x_MK: Tensor, bias_N: Tensor | None) -> Tensor:
+        """One library call."""
+        if self.packed:
+            out: Tensor = torch.ops.mkldnn._linear_pointwise(x_MK, self.weight, bias_N, "none", [], "")
+            return out
+        return F.linear(x_MK, self.weight, bias_N)
+
+
+class Linear:
+    """`prepare_linear` and `linear` for one dtype. Row ranges are probed once for each shape and kept."""
+
+    def __init__(self, dtype: torch.dtype, *, packed: bool) -> None:
+        self._dtype = dtype
+        self._packed = packed
+        self._rows: dict[tuple[int, int], RowRange] = {}
+
+    @property
+    def row_ranges(self) -> dict[tuple[int, int], RowRange]:
+        """The probed range of each (K, N): part of the numerics."""
+        return dict(self._rows)
+
+    def prepare(self, weight_NK: Tensor) -> PackedWeight:
+        """Pack a weight [N, K]. The caller should drop the original: this is the one copy that is needed."""
+        features, inner = weight_NK.shape
+        rows = self._rows.get((inner, features))
+        if rows is None:
+            rows = self._rows[inner, features] = self._probe(inner, features)
+        return self._pack(weight_NK, rows)
+
+    def linear(self, x_TK: Tensor, weight: PackedWeight, bias_N: Tensor | None = None) -> Tensor:
+        """[T, N]."""
+        num_rows, rows = x_TK.shape[0], weight.rows
+        if rows.low <= num_rows <= rows.high:
+            return weight.apply(x_TK, bias_N)
+        out = x_TK.new_empty(num_rows, weight.features)
+        for start, stop in rows.slices(num_rows):
+            part = x_TK[start:stop]
+            if stop - start < rows.low:
+                part = F.pad(part, (0, 0, 0, rows.low - (stop - start)))
+            out[start:stop] = weight.apply(part, bias_N)[: stop - start]
+        return out
+
+    def _pack(self, weight_NK: Tensor, rows: RowRange) -> PackedWeight:
+        packed = torch.ops.mkldnn._reorder_linear_weight(weight_NK, 1) if self._packed else weight_NK
+        return PackedWeight(packed, weight_NK.shape[0], rows, self._packed)
+
+    def _probe(self, inner: int, features: int) -> RowRange:
+        """Probe a weight of the same shape. 64 rows repeated: a draw of a vocabulary's width would cost a second."""
+        x, w = cancelling(128, inner, self._dtype, torch.Generator().manual_seed(inner * 1_000_003 + features))
+        tiled = w.repeat(-(-features // w.shape[0]), 1)[:features].contiguous()
+        weight = self._pack(tiled, RowRange(1, 128))
+        most = 128 if features <= WIDE else 32
+        return probe(lambda part: weight.apply(part.contiguous(), None), x, most)
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionCall:
+    """One SDPA call: n tiles of `tokens` query tokens each, over `kv_tokens` keys of one or n block stretches.
+
+    rows     [n * tokens] rows of the step; rows that pad a tile repeat its last
+    blocks   [n * blocks] or [blocks]: one stretch that all tiles share
+    mask     [n, 1, tokens * queries_per_kv (padded), kv_tokens] bool, True: may be read
+    """
+
+    rows: Tensor
+    blocks: Tensor
+    mask: Tensor
+    tiles: int
+    tokens: int
+    stretches: int
+
+
+class Attention:
+    """`plan_attention` and `paged_attention` for one head layout.
+
+    `min_rows` is the least height of a tile: flash attention has another order of additions for very few query rows.
+    """
+
+    def __init__(self, *, num_heads: int, num_kv_heads: int, min_rows: int) -> None:
+        self._num_kv_heads = num_kv_heads
+        self._queries_per_kv = num_heads // num_kv_heads
+        self._min_rows = min_rows
+        self._tile_tokens = max(1, TILE_ROWS // self._queries_per_kv)
+
+    def plan(
+        self,
+        query_starts: Sequence[int],
+        first_positions: Sequence[int],
+        block_tables: Sequence[Sequence[int]],
+        block_size: int,
+        window: int | None,
+    ) -> tuple[AttentionCall, ...]:
+        """The calls of a step, made once and used by every layer of a cache group.
+
+        Single tokens of one bucket share a call; longer segments get a call each, whose tiles share their KV.
+        """
+        single: dict[Bucket, list[Segment]] = defaultdict(list)
+        calls = []
+        for segment in segments(query_starts, first_positions, window):
+            if segment.length == 1:
+                single[segment.bucket].append(segment)
+            else:
+                calls.append(self._call([segment], self._tile_tokens, block_tables, block_size, window))
+        calls.extend(self._call(group, 1, block_tables, block_size, window) for group in single.values())
+        return tuple(calls)
+
+    def _call(
+        self,
+        group: Sequence[Segment],
+        tokens: int,
+        block_tables: Sequence[Sequence[int]],
+        block_size: int,
+        window: int | None,
+    ) -> AttentionCall:
+        home = group[0].bucket
+        rows: list[int] = []
+        positions: list[int] = []
+        blocks: list[int] = []
+        for segment in group:
+            padded = -(-segment.length // tokens) * tokens
+            offsets = [min(i, segment.length - 1) for i in range(padded)]
+            rows.extend(segment.row + i for i in offsets)
+            positions.extend(segment.position + i for i in offsets)
+            stretch = block_tables[segment.request][home.kv_start // block_size : home.stop // block_size]
+            blocks.extend(stretch)
+            blocks.extend([0] * ((home.stop - home.kv_start) // block_size - len(stretch)))
+        tiles = len(rows) // tokens
+        position = torch.tensor(positions).view(tiles, tokens, 1)
+        key = torch.arange(home.kv_start, home.stop)
+        seen = key <= position
+        if window is not None:
+            seen &= key > position - window
+        mask = seen.repeat_interleave(self._queries_per_kv, dim=1)
+        if mask.shape[1] < self._min_rows:  # rows that pad the tile read what the first row reads
+            mask = torch.cat([mask, mask[:, :1].expand(-1, self._min_rows - mask.shape[1], -1)], dim=1)
+        return AttentionCall(
+            torch.tensor(rows), torch.tensor(blocks), mask[:, None].contiguous(), tiles, tokens, len(group)
+        )
+
+    def attend(
+        self, q_THD: Tensor, kv_BS2GD: Tensor, plan: tuple[AttentionCall, ...], scale: float | None = None
+    ) -> Tensor:
+        """[T, H, D]."""
+        num_rows, _, head_dim = q_THD.shape
+        groups, queries = self._num_kv_heads, self._queries_per_kv
+        out_TGQD = q_THD.new_empty(num_rows, groups, queries, head_dim)
+        for call in plan:
+            q = q_THD.index_select(0, call.rows).view(call.tiles, call.tokens, groups, queries, head_dim)
+            q = q.transpose(1, 2).reshape(call.tiles, groups, call.tokens * queries, head_dim)
+            height = call.mask.shape[2]
+            if height > q.shape[2]:
+                q = F.pad(q, (0, 0, 0, height - q.shape[2]))
+            kv = kv_BS2GD.index_select(0, call.blocks).view(call.stretches, -1, 2, groups, head_dim)
+            k, v = (x.transpose(1, 2).expand(call.tiles, -1, -1, -1) for x in kv.unbind(2))
+            o = F.scaled_dot_product_attention(q, k, v, attn_mask=call.mask, scale=scale)
+            o = o[:, :, : call.tokens * queries].view(call.tiles, groups, call.tokens, queries, head_dim)
+            out_TGQD[call.rows] = o.transpose(1, 2).reshape(-1, groups, queries, head_dim)
+        return out_TGQD.flatten(1, 2)
+
+
+def probe_min_rows(num_heads: int, num_kv_heads: int, head_dim: int, dtype: torch.dtype) -> int:
+    """The least tile height from which SDPA gives a query row the same bits at every height up to TILE_ROWS.
+
+    Keys come in equal pairs with opposite values, so that the exact output is zero and only the order shows.
+    """
+    generator = torch.Generator().manual_seed(head_dim)
+    queries = num_heads // num_kv_heads
+    tile_rows = max(1, TILE_ROWS // queries) * queries
+    heights = sorted({*range(1, 17), 24, 32, 48, tile_rows} - set(range(tile_rows + 1, TILE_ROWS + 1)))
+    cases = []
+    for length in (64, 192, 512, 768):
+        k = torch.randn(3, num_kv_heads, length, head_dim, generator=generator)
+        v = torch.randn(3, num_kv_heads, length, head_dim, generator=generator) * 100
+        order = torch.randperm(length // 2, generator=generator)
+        k[:, :, length // 2 :] = k[:, :, order]
+        v[:, :, length // 2 :] = -v[:, :, order]
+        q = torch.randn(3, num_kv_heads, tile_rows, head_dim, generator=generator)
+        cases.append((q.to(dtype), k.to(dtype), v.to(dtype)))
+
+    def same(height: int) -> bool:
+        for q, k, v in cases:
+            mask = torch.ones(q.shape[0], 1, tile_rows, k.shape[2], dtype=torch.bool)
+            whole = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+            for batch in (1, 3):
+                part = F.scaled_dot_product_attention(
+                    q[:batch, :, :height].contiguous(), k[:batch], v[:batch], attn_mask=mask[:batch, :, :height]
+                )
+                if not torch.equal(part, whole[:batch, :, :height]):
+                    return False
+        return True
+
+    least = tile_rows
+    for height in sorted(heights, reverse=True):
+        if not same(height):
+            break
+        least = height
+    return least
+
+
+def rope(x_THD: Tensor, cos_TD: Tensor, signed_sin_TD: Tensor) -> Tensor:
+    """As the reference, with the halves swapped by one roll and the sum fused: three passes instead of five."""
+    x = x_THD.float()
+    rolled = x.roll(x.shape[-1] // 2, dims=-1)
+    return torch.addcmul(x * cos_TD[:, None], rolled, signed_sin_TD[:, None]).to(x_THD.dtype)
+
+
+def write_kv(kv_BS2GD: Tensor, kv_T2GD: Tensor, slots_T: Tensor) -> None:
+    """One scatter of rows."""
+    kv_BS2GD.flatten(0, 1).index_copy_(0, slots_T, kv_T2GD)
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """torch's own, which is row-invariant and rounds once."""
+    return F.rms_norm(x, weight.shape, weight, eps)

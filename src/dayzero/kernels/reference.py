@@ -1,0 +1,94 @@
+"""The slow and obvious version of every op. It is the specification; it is differentiable; it has no tricks.
+
+Shape letters: T tokens of a step, E model dim, F feed-forward dim, H query heads, G KV heads, D head dim,
+B blocks of the pool, S slots of a block, N output features, K input features.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def prepare_linear(weight_NK: Tensor) -> Tensor:
+    """The weight as `linear` wants it. Here: as it is."""
+    return weight_NK
+
+
+def linear(x_TK: Tensor, weight: Tensor, bias_N: Tensor | None = None) -> Tensor:
+    """[T, N]: each row times the transposed weight."""
+    return F.linear(x_TK, weight, bias_N)
+
+
+def embedding(tokens_T: Tensor, table_VE: Tensor) -> Tensor:
+    """[T, E]: the rows of the table."""
+    return table_VE[tokens_T]
+
+
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """x / rms(x) * weight over the last dimension, in float32, rounded once. Source: arXiv 1910.07467."""
+    x32 = x.float()
+    return (x32 * torch.rsqrt(x32.square().mean(-1, keepdim=True) + eps) * weight.float()).to(x.dtype)
+
+
+def rope(x_THD: Tensor, cos_TD: Tensor, signed_sin_TD: Tensor) -> Tensor:
+    """Rotate the pairs (i, i + D/2) of each head, in float32. Source: arXiv 2104.09864, in the half-split layout.
+
+    cos_TD         float32, the angles of the first half repeated for the second
+    signed_sin_TD  float32, negative in the first half: out = x * cos + swap_halves(x) * signed_sin
+    """
+    x = x_THD.float()
+    first, second = x.chunk(2, dim=-1)
+    swapped = torch.cat([second, first], dim=-1)
+    return (x * cos_TD[:, None] + swapped * signed_sin_TD[:, None]).to(x_THD.dtype)
+
+
+def write_kv(kv_BS2GD: Tensor, kv_T2GD: Tensor, slots_T: Tensor) -> None:
+    """Store K and V of each token in its slot (block * S + offset)."""
+    kv_BS2GD.flatten(0, 1)[slots_T] = kv_T2GD
+
+
+def silu_mul(gate_up_T2F: Tensor) -> Tensor:
+    """[T, F]: silu(gate) * up."""
+    gate, up = gate_up_T2F.chunk(2, dim=-1)
+    return F.silu(gate) * up
+
+
+def gelu_mul(gate_up_T2F: Tensor) -> Tensor:
+    """[T, F]: gelu(gate) * up, with the tanh form of gelu."""
+    gate, up = gate_up_T2F.chunk(2, dim=-1)
+    return F.gelu(gate, approximate="tanh") * up
+
+
+def paged_attention(
+    q_THD: Tensor,
+    kv_BS2GD: Tensor,
+    query_starts: Sequence[int],
+    first_positions: Sequence[int],
+    block_tables: Sequence[Sequence[int]],
+    scale: float | None = None,
+    window: int | None = None,
+) -> Tensor:
+    """[T, H, D]: causal attention of each token over its own request's KV, as stored, one token at a time in float32.
+
+    query_starts     request r owns rows [query_starts[r], query_starts[r + 1])
+    first_positions  position of each request's first row
+    window           a token reads the last `window` positions, its own included; None: all
+    """
+    num_heads, head_dim = q_THD.shape[1:]
+    queries_per_kv = num_heads // kv_BS2GD.shape[3]
+    block_size = kv_BS2GD.shape[1]
+    scale = 1 / math.sqrt(head_dim) if scale is None else scale
+    rows = []
+    for request, table in enumerate(block_tables):
+        for row in range(query_starts[request], query_starts[request + 1]):
+            position = first_positions[request] + row - query_starts[request]
+            start = 0 if window is None else max(0, position - window + 1)
+            slots = [table[p // block_size] * block_size + p % block_size for p in range(start, position + 1)]
+            k_LGD, v_LGD = kv_BS2GD.flatten(0, 1)[slots].float().unbind(1)
+            k_LHD, v_LHD = (x.repeat_interleave(queries_per_kv, dim=1) for x in (k_LGD, v_LGD))
+            weights_HL = torch.einsum("hd,lhd->hl", q_THD[row].float() * scale, k_LHD).softmax(-1)
+            rows.append(torch.einsum("hl,lhd->hd", weights_HL, v_LHD))
+    return torch.stack(rows).to(q_THD.dtype) if rows else q_THD.clone()

@@ -1,0 +1,127 @@
+"""Which implementation serves each op, chosen once at start-up into a frozen table.
+
+No per-call dispatch and no silent fallback: the table says what runs and why, and `dayzero doctor` prints it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from dayzero.core.spec import KernelChoice
+from dayzero.kernels import onednn, reference
+
+
+class LinearWeight(Protocol):
+    """A weight as `prepare_linear` left it; only `linear` looks inside."""
+
+
+class AttentionPlan(Protocol):
+    """What `plan_attention` made of a step; only `paged_attention` looks inside."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernels:
+    """The chosen function of every op; passed to the model, which calls nothing else."""
+
+    prepare_linear: Callable[[Tensor], Any]
+    linear: Callable[..., Tensor]
+    embedding: Callable[[Tensor, Tensor], Tensor]
+    rms_norm: Callable[[Tensor, Tensor, float], Tensor]
+    rope: Callable[[Tensor, Tensor, Tensor], Tensor]
+    write_kv: Callable[[Tensor, Tensor, Tensor], None]
+    plan_attention: Callable[..., Any]
+    paged_attention: Callable[..., Tensor]
+    silu_mul: Callable[[Tensor], Tensor]
+    gelu_mul: Callable[[Tensor], Tensor]
+    choices: tuple[KernelChoice, ...]
+    row_ranges: Callable[[], dict[str, str]]  # probed at load: part of the numerics
+
+
+@dataclass(frozen=True, slots=True)
+class HeadLayout:
+    """What attention must know of a model: H, G and D."""
+
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+
+
+def select(dtype: torch.dtype, heads: HeadLayout) -> Kernels:
+    """Choose for this machine. Probes: the private operators of oneDNN, and the least tile of attention."""
+    can_pack = dtype is torch.bfloat16 and onednn.packing_works()
+    linear = onednn.Linear(dtype, packed=can_pack)
+    min_rows = onednn.probe_min_rows(heads.num_heads, heads.num_kv_heads, heads.head_dim, dtype)
+    attention = onednn.Attention(num_heads=heads.num_heads, num_kv_heads=heads.num_kv_heads, min_rows=min_rows)
+    if can_pack:
+        why_linear = "weights packed for oneDNN, rows in probed slices"
+    elif dtype is torch.bfloat16:
+        why_linear = "this torch build lacks oneDNN's packing operators: plain F.linear, about 1.3x slower"
+    else:
+        why_linear = "oneDNN packs bfloat16 only: plain F.linear, rows in probed slices"
+
+    def ranges() -> dict[str, str]:
+        probed = {f"{k}x{n}": f"{r.low}-{r.high}" for (k, n), r in sorted(linear.row_ranges.items())}
+        return probed | {"attention": f"{min_rows}-{onednn.TILE_ROWS}"}
+
+    return Kernels(
+        prepare_linear=linear.prepare,
+        linear=linear.linear,
+        embedding=reference.embedding,
+        rms_norm=onednn.rms_norm,
+        rope=onednn.rope,
+        write_kv=onednn.write_kv,
+        plan_attention=attention.plan,
+        paged_attention=attention.attend,
+        silu_mul=reference.silu_mul,
+        gelu_mul=reference.gelu_mul,
+        choices=(
+            KernelChoice("linear", "onednn/packed" if can_pack else "torch", why_linear),
+            KernelChoice("paged_attention", "torch/sdpa", f"query tiles of {min_rows} rows and more agree to the bit"),
+            KernelChoice("rms_norm", "torch", "row-invariant as it is"),
+            KernelChoice("rope", "torch/rolled", "three passes instead of five"),
+            KernelChoice("write_kv", "torch/index_copy", "one scatter"),
+            KernelChoice("embedding", "reference", "a gather is a gather"),
+            KernelChoice("silu_mul", "reference", "no native kernel yet"),
+            KernelChoice("gelu_mul", "reference", "no native kernel yet"),
+        ),
+        row_ranges=ranges,
+    )
+
+
+def select_reference() -> Kernels:
+    """Every op as its reference: slow, differentiable, the oracle."""
+
+    def plan(
+        query_starts: Sequence[int],
+        first_positions: Sequence[int],
+        block_tables: Sequence[Sequence[int]],
+        block_size: int,
+        window: int | None,
+    ) -> tuple[Any, ...]:
+        del block_size  # the pool's own shape says it
+        return query_starts, first_positions, block_tables, window
+
+    def attend(q_THD: Tensor, kv_BS2GD: Tensor, plan: tuple[Any, ...], scale: float | None = None) -> Tensor:
+        query_starts, first_positions, block_tables, window = plan
+        return reference.paged_attention(
+            q_THD, kv_BS2GD, query_starts, first_positions, block_tables, scale=scale, window=window
+        )
+
+    names = ("linear", "embedding", "rms_norm", "rope", "write_kv", "paged_attention", "silu_mul", "gelu_mul")
+    return Kernels(
+        prepare_linear=reference.prepare_linear,
+        linear=reference.linear,
+        embedding=reference.embedding,
+        rms_norm=reference.rms_norm,
+        rope=reference.rope,
+        write_kv=reference.write_kv,
+        plan_attention=plan,
+        paged_attention=attend,
+        silu_mul=reference.silu_mul,
+        gelu_mul=reference.gelu_mul,
+        choices=tuple(KernelChoice(name, "reference", "asked for") for name in names),
+        row_ranges=dict,
+    )

@@ -1,0 +1,40 @@
+"""The KV tensors: one pool of blocks for each layer, shared by all requests.
+
+Knows nothing of who holds a block. Block 0 is never handed out: it stays zero, and tables point to it where a window
+has moved on or a call is padded, so that what is masked is at least finite.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from dayzero.kv.groups import CacheGroup
+
+
+class KVStore:
+    """[B, S, 2, G, D] for each layer, K and V side by side. Memory is committed by the system as blocks are touched."""
+
+    def __init__(
+        self,
+        groups: Sequence[CacheGroup],
+        num_blocks: Sequence[int],
+        block_size: int,
+        *,
+        num_kv_heads: int,
+        head_dim: int,
+        dtype: torch.dtype,
+    ) -> None:
+        assert len(groups) == len(num_blocks), (len(groups), len(num_blocks))
+        self._layers: dict[int, Tensor] = {}
+        for group, blocks in zip(groups, num_blocks, strict=True):
+            for layer in group.layers:
+                self._layers[layer] = torch.zeros(blocks, block_size, 2, num_kv_heads, head_dim, dtype=dtype)
+
+    def layer(self, index: int) -> Tensor:
+        """The pool of one layer."""
+        return self._layers[index]
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(pool.numel() * pool.element_size() for pool in self._layers.values())

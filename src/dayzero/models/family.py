@@ -1,0 +1,68 @@
+"""What a model family declares: the one registration that a new family needs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from torch import Tensor
+
+from dayzero.kernels.registry import HeadLayout, Kernels
+from dayzero.kv.groups import CacheGroup
+from dayzero.models.step import Hidden, KVLayers, Step
+
+ShardAxis = Literal["column", "row", "replicated"]
+Config = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """What a checkpoint must hold under a name.
+
+    shard     how tensor parallelism cuts it: by output features (column), by input features (row), or not
+    required  False: may be absent (a tied head, precomputed rotary factors)
+    """
+
+    shape: tuple[int, ...]
+    shard: ShardAxis = "replicated"
+    required: bool = True
+
+
+class Shape(Protocol):
+    """A family's hyperparameters, parsed from its config. Families add their own fields."""
+
+    @property
+    def heads(self) -> HeadLayout: ...
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def max_context(self) -> int: ...
+
+
+class Forward(Protocol):
+    """One step through all layers. Pure: K and V are written to `kv`, nothing else changes."""
+
+    def __call__(
+        self, weights: Any, step: Step, kv: KVLayers, kernels: Kernels, taps: Sequence[int] = (), /
+    ) -> Hidden: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """The functions of one model family. Tensor names are Hugging Face's, whatever the file format.
+
+    parse    config -> shape; raises UnsupportedModel for a variant that is not covered
+    tensors  the table of the checkpoint
+    groups   the cache groups, given the bytes of one KV element
+    build    named tensors -> weights; each is asked for once, so that a loader may free as it goes
+    logits   [N, E] -> [N, V]
+    """
+
+    name: str
+    parse: Callable[[Config], Any]
+    tensors: Callable[[Any], dict[str, TensorSpec]]
+    groups: Callable[[Any, int], tuple[CacheGroup, ...]]
+    build: Callable[[Any, Callable[[str], Tensor], Kernels], Any]
+    forward: Forward
+    logits: Callable[[Any, Tensor, Kernels], Tensor]
