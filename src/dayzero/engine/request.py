@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from dayzero.core.events import Logprob, RequestId
 from dayzero.core.prefix import BlockKey
 from dayzero.core.sampling import SamplingParams
-
-BlockId = int
+from dayzero.kv.blocks import BlockId
 
 
 class RequestState(enum.Enum):
@@ -35,6 +34,7 @@ class Request:
     prompt: list[int]
     params: SamplingParams
     salt: str
+    policy_version: str
     priority: int = 0
     deadline_s: float | None = None  # on the engine's clock
     choice: int = 0
@@ -46,7 +46,8 @@ class Request:
     block_tables: list[list[BlockId]] = field(default_factory=list)  # one per cache group
     block_keys: list[BlockKey] = field(default_factory=list)  # of the full blocks of its tokens so far
     cached_tokens: int | None = None  # prompt tokens that the first admission found cached
-    prompt_logprobs: list[Logprob | None] | None = None
+    prompt_logprobs: list[Logprob | None] | None = None  # of the leading prompt tokens, as far as they are computed
+    is_reported: bool = False  # its first event is out
 
     @property
     def num_tokens(self) -> int:
