@@ -1,0 +1,203 @@
+"""A batch in, tokens out: the batch as tensors, the model, the sampler.
+
+Knows nothing of scheduling. Everything here is a function of the batch, the weights and the KV store.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from dayzero.core.events import Logprob
+from dayzero.engine.batch import Batch, Outcome, Span
+from dayzero.kernels.registry import Kernels
+from dayzero.kv.groups import CacheGroup
+from dayzero.kv.store import KVStore
+from dayzero.models.family import Family
+from dayzero.models.step import Step
+from dayzero.sampling.logprobs import logprobs
+from dayzero.sampling.sampler import Row, sample
+
+HEAD_ROWS = 128  # logits held at once: a whole prompt's would be 200 MB a thousand tokens at a vocabulary of 49,152
+
+
+@dataclass(frozen=True, slots=True)
+class Want:
+    """Rows of the hidden state that one span needs logits of.
+
+    prompt   the prompt tokens whose log-probability the first rows tell, in order
+    samples  whether the last row draws a token
+    """
+
+    prompt: Sequence[int]
+    samples: bool
+
+    @property
+    def num_rows(self) -> int:
+        return len(self.prompt) + self.samples
+
+
+def wanted(span: Span) -> Want:
+    """What a span's rows are for. Row i of a span sees token start + i and tells of token start + i + 1."""
+    request = span.request
+    prompt: Sequence[int] = ()
+    if request.params.prompt_logprobs is not None:
+        prompt = request.prompt[span.start + 1 : span.stop + 1]
+    return Want(prompt, span.samples and request.params.max_tokens > 0)
+
+
+class ModelRunner:
+    """One model on one machine."""
+
+    def __init__(
+        self,
+        family: Family,
+        weights: Any,
+        kernels: Kernels,
+        store: KVStore,
+        groups: Sequence[CacheGroup],
+        *,
+        block_size: int,
+        eos_token_ids: tuple[int, ...],
+    ) -> None:
+        self._family = family
+        self._weights = weights
+        self._kernels = kernels
+        self._store = store
+        self._groups = tuple(groups)
+        self._block_size = block_size
+        self._eos_token_ids = eos_token_ids
+
+    def launch(self, batch: Batch) -> "ModelStep":
+        """Run the model; sampling waits for `collect`."""
+        wants = [wanted(span) for span in batch.spans]
+        with torch.inference_mode():
+            step = self._step(batch, wants)
+            hidden = self._family.forward(self._weights, step, self._store, self._kernels)
+        return ModelStep(self, batch, wants, hidden.rows)
+
+    def _step(self, batch: Batch, wants: Sequence[Want]) -> Step:
+        tokens: list[int] = []
+        positions: list[int] = []
+        sample_at: list[int] = []
+        query_starts = [0]
+        for span, want in zip(batch.spans, wants, strict=True):
+            tokens.extend(span.request.tokens(span.start, span.stop))
+            positions.extend(range(span.start, span.stop))
+            first = query_starts[-1]
+            stop = first + span.length
+            sample_at.extend(range(first, first + len(want.prompt)))
+            if want.samples:
+                sample_at.append(stop - 1)
+            query_starts.append(stop)
+        first_positions = [span.start for span in batch.spans]
+        slots, plans = [], []
+        for index, group in enumerate(self._groups):
+            tables = [span.request.block_tables[index] for span in batch.spans]
+            slots.append(torch.tensor(self._slots(batch.spans, tables)))
+            plans.append(
+                self._kernels.plan_attention(query_starts, first_positions, tables, self._block_size, group.window)
+            )
+        return Step(
+            tokens=torch.tensor(tokens),
+            positions=torch.tensor(positions),
+            slots=tuple(slots),
+            plans=tuple(plans),
+            sample_at=torch.tensor(sample_at, dtype=torch.int64),
+        )
+
+    def _slots(self, spans: Sequence[Span], tables: Sequence[Sequence[int]]) -> list[int]:
+        size = self._block_size
+        return [
+            table[position // size] * size + position % size
+            for span, table in zip(spans, tables, strict=True)
+            for position in range(span.start, span.stop)
+        ]
+
+    def outcomes(self, batch: Batch, wants: Sequence[Want], hidden_NE: Tensor) -> list[Outcome]:
+        """Logits, log-probabilities and tokens, in slices of rows."""
+        told: list[list[Logprob]] = [[] for _ in batch.spans]
+        sampled: dict[int, tuple[int, Logprob | None]] = {}
+        with torch.inference_mode():
+            for rows in _slices(wants, HEAD_ROWS):
+                part, hidden_NE = hidden_NE[: len(rows)], hidden_NE[len(rows) :]
+                logits = self._family.logits(self._weights, part, self._kernels).float()
+                self._prompt_rows(batch, wants, rows, logits, told)
+                self._sampled_rows(batch, wants, rows, logits, sampled)
+        return [
+            _outcome(span, told[i] if want.prompt else None, sampled.get(i))
+            for i, (span, want) in enumerate(zip(batch.spans, wants, strict=True))
+        ]
+
+    def _prompt_rows(
+        self,
+        batch: Batch,
+        wants: Sequence[Want],
+        rows: Sequence[tuple[int, int]],
+        logits_NV: Tensor,
+        told: Sequence[list[Logprob]],
+    ) -> None:
+        chosen = [(at, i, wants[i].prompt[row]) for at, (i, row) in enumerate(rows) if row < len(wants[i].prompt)]
+        if not chosen:
+            return
+        tops = [batch.spans[i].request.params.prompt_logprobs or 0 for _, i, _ in chosen]
+        found = logprobs(logits_NV[[at for at, _, _ in chosen]], [token for _, _, token in chosen], tops)
+        for (_, i, _), logprob in zip(chosen, found, strict=True):
+            told[i].append(logprob)
+
+    def _sampled_rows(
+        self,
+        batch: Batch,
+        wants: Sequence[Want],
+        rows: Sequence[tuple[int, int]],
+        logits_NV: Tensor,
+        sampled: dict[int, tuple[int, Logprob | None]],
+    ) -> None:
+        drawing = [(at, i) for at, (i, row) in enumerate(rows) if row == len(wants[i].prompt)]
+        if not drawing:
+            return
+        if len(drawing) < len(rows):
+            logits_NV = logits_NV[[at for at, _ in drawing]]
+        requests = [batch.spans[i].request for _, i in drawing]
+        tokens = sample(
+            logits_NV,
+            [Row(r.params, r.prompt, r.output, r.choice, r.attempt, self._eos_token_ids) for r in requests],
+        )
+        asked = [n for n, r in enumerate(requests) if r.params.logprobs is not None and tokens[n] >= 0]
+        found: dict[int, Logprob] = {}
+        if asked:
+            tops = [requests[n].params.logprobs or 0 for n in asked]
+            found = dict(zip(asked, logprobs(logits_NV[asked], [tokens[n] for n in asked], tops), strict=True))
+        for n, (_, i) in enumerate(drawing):
+            sampled[i] = tokens[n], found.get(n)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelStep:
+    """A step whose hidden states are there."""
+
+    runner: ModelRunner
+    batch: Batch
+    wants: Sequence[Want]
+    hidden_NE: Tensor
+
+    def collect(self) -> list[Outcome]:
+        return self.runner.outcomes(self.batch, self.wants, self.hidden_NE)
+
+
+def _slices(wants: Sequence[Want], height: int) -> list[list[tuple[int, int]]]:
+    """(span, row within its want) of every wanted row, in slices."""
+    rows = [(i, row) for i, want in enumerate(wants) for row in range(want.num_rows)]
+    return [rows[start : start + height] for start in range(0, len(rows), height)]
+
+
+def _outcome(span: Span, told: list[Logprob] | None, sampled: tuple[int, Logprob | None] | None) -> Outcome:
+    prompt_logprobs = None if told is None else tuple(told)
+    if sampled is None:
+        return Outcome(prompt_logprobs=prompt_logprobs)
+    token, logprob = sampled
+    if token < 0:
+        return Outcome(error=f"no finite logits at position {span.stop}")
+    return Outcome((token,), None if logprob is None else (logprob,), prompt_logprobs)
