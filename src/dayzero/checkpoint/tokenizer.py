@@ -1,0 +1,138 @@
+"""The tokenizer files of a Hugging Face folder, as plain values. Does not know how a tokenizer works."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from dayzero.checkpoint.config import token_ids
+from dayzero.checkpoint.mapping import read_json_object, read_text
+from dayzero.errors import CheckpointError
+from dayzero.text.source import TokenizerJson, TokenizerSource
+
+_JSON = "tokenizer.json"
+_CONFIG = "tokenizer_config.json"
+_SPECIAL = "special_tokens_map.json"
+_TEMPLATE = "chat_template.jinja"
+_TEMPLATE_JSON = "chat_template.json"
+_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
+
+
+class _AddedToken(msgspec.Struct):
+    id: int
+    content: str
+
+
+class _TokenizerFile(msgspec.Struct):
+    """What we need of a tokenizer.json before `tokenizers` reads it; its vocabulary is skipped, not built."""
+
+    added_tokens: list[_AddedToken] = []
+    post_processor: msgspec.Raw = msgspec.Raw(b"null")
+
+
+def read_tokenizer(folder: Path, config: dict[str, Any], eos_token_ids: tuple[int, ...]) -> TokenizerSource:
+    """config: the folder's config.json, for the BOS id; eos_token_ids: the union that the checkpoint found."""
+    if not (folder / _JSON).is_file():
+        raise CheckpointError(
+            f"missing tokenizer in {folder}: no {_JSON}",
+            hint=f"looked for {_JSON}, {_CONFIG}, {_SPECIAL}; a folder with only tokenizer.model or vocab.json and "
+            "merges.txt gets one from transformers: AutoTokenizer.from_pretrained(folder).save_pretrained(folder)",
+        )
+    text = read_text(folder / _JSON)
+    settings = _settings(folder)
+    named = _named_tokens(settings)
+    parsed = _parse(text, folder)
+    bos = _id_of(named.get("bos_token"), settings, parsed)
+    if bos is None:
+        bos = min(token_ids(config, "bos_token_id", folder / "config.json"), default=None)
+    return TokenizerSource(
+        vocabulary=TokenizerJson(json=text),
+        chat_template=_chat_template(folder, settings),
+        add_bos=bos is not None and _adds_bos(settings, parsed, named.get("bos_token")),
+        bos_token_id=bos,
+        eos_token_ids=eos_token_ids,
+        named_tokens=named,
+    )
+
+
+def read_eos_ids(folder: Path) -> frozenset[int]:
+    """The id of the tokenizer's own `eos_token`, if the folder has a tokenizer and names one."""
+    settings = _settings(folder)
+    token = _named_tokens(settings).get("eos_token")
+    if token is None:
+        return frozenset()
+    index = _id_of(token, settings, _TokenizerFile())
+    if index is None and (folder / _JSON).is_file():
+        index = _id_of(token, settings, _parse(read_text(folder / _JSON), folder))
+    return frozenset() if index is None else frozenset({index})
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for name in (_SPECIAL, _CONFIG):
+        if (folder / name).is_file():
+            settings |= read_json_object(folder / name)
+    return settings
+
+
+def _named_tokens(settings: dict[str, Any]) -> dict[str, str]:
+    """Plain strings; a token may also be an object with `content`."""
+    named: dict[str, str] = {}
+    for name in _NAMES:
+        value = settings.get(name)
+        content = value.get("content") if isinstance(value, dict) else value
+        if isinstance(content, str):
+            named[name] = content
+    return named
+
+
+def _parse(text: str, folder: Path) -> _TokenizerFile:
+    try:
+        return msgspec.json.decode(text, type=_TokenizerFile)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise CheckpointError(f"not a tokenizer: {folder / _JSON}") from error
+
+
+def _id_of(token: str | None, settings: dict[str, Any], parsed: _TokenizerFile) -> int | None:
+    if token is None:
+        return None
+    for added in parsed.added_tokens:
+        if added.content == token:
+            return added.id
+    decoder = settings.get("added_tokens_decoder")
+    for index, entry in decoder.items() if isinstance(decoder, dict) else ():
+        if isinstance(entry, dict) and entry.get("content") == token and index.isascii() and index.isdigit():
+            return int(index)
+    return None
+
+
+def _adds_bos(settings: dict[str, Any], parsed: _TokenizerFile, bos: str | None) -> bool:
+    """What the folder says, else whether the tokenizer's post-processor puts BOS first."""
+    said = settings.get("add_bos_token")
+    if isinstance(said, bool):
+        return said
+    processor = msgspec.json.decode(parsed.post_processor)
+    steps = [processor]
+    if isinstance(processor, dict) and isinstance(processor.get("processors"), list):
+        steps = processor["processors"]
+    for step in steps:
+        single = step.get("single") if isinstance(step, dict) else None
+        if isinstance(single, list) and single and isinstance(single[0], dict):
+            first = single[0].get("SpecialToken")
+            return isinstance(first, dict) and first.get("id") == bos
+    return False
+
+
+def _chat_template(folder: Path, settings: dict[str, Any]) -> str | None:
+    """A file of its own wins over tokenizer_config.json; of several named templates, `default`."""
+    if (folder / _TEMPLATE).is_file():
+        return read_text(folder / _TEMPLATE)
+    template = settings.get("chat_template")
+    if (folder / _TEMPLATE_JSON).is_file():
+        template = read_json_object(folder / _TEMPLATE_JSON).get("chat_template")
+    if isinstance(template, list):
+        named = {entry.get("name"): entry.get("template") for entry in template if isinstance(entry, dict)}
+        template = named.get("default")
+    if template is not None and not isinstance(template, str):
+        raise CheckpointError(f"wrong type in {folder}: chat_template is not a string")
+    return template

@@ -1,0 +1,57 @@
+"""A stored tensor as a torch tensor.
+
+Decoded slice by slice straight into the result, so the peak above the result is a few MiB. The result is contiguous
+and owns its memory: no view of the file's mapping survives, and the checkpoint can be dropped after loading.
+"""
+
+import torch
+from torch import Tensor
+
+from dayzero.checkpoint.tensor import FORMATS, PlusOne, RotaryRows, StoredTensor, Transform
+from dayzero.quant.gguf import DECODERS
+
+SLICE_WEIGHTS = 1 << 19  # 2 MiB of fp32 a temporary
+_SAME = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+
+
+def dequantize(stored: StoredTensor, dtype: torch.dtype) -> Tensor:
+    """Decode in fp32, undo the converter's transform, round once to `dtype`."""
+    result = torch.empty(stored.shape, dtype=dtype)
+    if _SAME.get(stored.format) is dtype and stored.transform is None:
+        _bytes_of(result)[:] = stored.data
+        return result
+    rows = result.view(stored.shape[0] if stored.shape else 1, -1)
+    rows_per_slice = _rows_per_slice(rows.shape[0], rows.shape[1], stored.transform)
+    row_bytes = len(stored.data) // rows.shape[0]
+    scratch = torch.empty(min(rows_per_slice, rows.shape[0]) * row_bytes, dtype=torch.uint8)
+    for start in range(0, rows.shape[0], rows_per_slice):
+        target = rows[start : start + rows_per_slice]
+        packed = scratch[: len(target) * row_bytes]
+        _bytes_of(packed)[:] = stored.data[start * row_bytes : start * row_bytes + len(packed)]
+        weights = DECODERS[stored.format](packed.view(-1, FORMATS[stored.format].block_bytes)).view(target.shape)
+        _store(weights, target, stored)
+    return result
+
+
+def _bytes_of(tensor: Tensor) -> memoryview:
+    """The tensor's own memory. Copying into it takes a read-only source, which torch.frombuffer would warn of."""
+    return tensor.view(-1).view(torch.uint8).numpy().data
+
+
+def _rows_per_slice(num_rows: int, row_weights: int, transform: Transform | None) -> int:
+    """Rows decoded at once: whole heads where rows within a head change places."""
+    unit = num_rows // transform.num_heads if isinstance(transform, RotaryRows) else 1
+    return max(1, SLICE_WEIGHTS // (unit * row_weights)) * unit
+
+
+def _store(weights: Tensor, target: Tensor, stored: StoredTensor) -> None:
+    """Undo the transform and round: weights [rows, K] fp32 -> target [rows, K]."""
+    transform = stored.transform
+    if isinstance(transform, PlusOne):
+        target.copy_(weights - 1)
+    elif isinstance(transform, RotaryRows):
+        half = stored.shape[0] // transform.num_heads // 2
+        pairs = weights.view(-1, half, 2, weights.shape[1])
+        target.view(-1, 2, half, weights.shape[1]).copy_(pairs.transpose(1, 2))
+    else:
+        target.copy_(weights)
