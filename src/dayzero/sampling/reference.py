@@ -1,0 +1,73 @@
+"""The slow and obvious sampler: one row at a time, all of its vocabulary, in float64. The oracle of `sampler`.
+
+Shares with it only the random bits and the values they read: a logit after penalties is a float32 number, and the noise
+is `noise.gumbel`. Needs V log V time and a float for every token; never used to serve.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dayzero.sampling import noise
+from dayzero.sampling.sampler import NOT_FINITE, Row
+from dayzero.sampling.survivors import GONE_NATS
+
+Logits = NDArray[np.float32]
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+def sample_row(logits: Logits, row: Row) -> int:
+    """The next token id of one row [V], or `NOT_FINITE`."""
+    logits = penalized(logits, row)
+    best = logits.max()
+    if not np.isfinite(best):
+        return NOT_FINITE
+    if row.params.is_greedy:
+        return int(np.argmax(logits))
+    with np.errstate(over="ignore"):
+        log_weights = (logits.astype(np.float64) - float(best)) / row.params.temperature
+    survivors = surviving(logits, log_weights, row)
+    scores = log_weights + noise.gumbel(noise.raw_row(row.draw, len(logits)))
+    return int(np.argmax(np.where(survivors, scores, -np.inf)))
+
+
+def penalized(logits: Logits, row: Row) -> Logits:
+    """A copy with penalties, biases and the mask of early ends, token by token."""
+    params = row.params
+    result = logits.copy()
+    for token in {*row.prompt, *row.output, *params.logit_bias}:
+        value = float(logits[token])
+        if params.repetition_penalty != 1.0 and (token in row.prompt or token in row.output):
+            value = value / params.repetition_penalty if value > 0 else value * params.repetition_penalty
+        if token in row.output:
+            value -= params.frequency_penalty * list(row.output).count(token)
+            value -= params.presence_penalty
+        value += params.logit_bias.get(token, 0.0)
+        with np.errstate(over="ignore"):
+            result[token] = np.float64(value).astype(np.float32)
+    if len(row.output) < params.min_tokens:
+        result[list(params.stop_token_ids)] = -np.inf
+        if not params.ignore_eos:
+            result[list(row.eos_token_ids)] = -np.inf
+    return result
+
+
+def surviving(logits: Logits, log_weights: Floats, row: Row) -> Mask:
+    """[V] the tokens that may be drawn. "Likelier" compares logits, so that ties are those of the model's numbers."""
+    params = row.params
+    alive = log_weights >= -GONE_NATS
+    if params.top_k > 0:
+        falling = np.sort(logits[alive])[::-1]
+        if params.top_k < len(falling):
+            alive &= logits >= falling[params.top_k - 1]
+    if params.top_p < 1.0:
+        order = np.argsort(-logits, kind="stable")
+        mass = np.cumsum(np.where(alive, np.exp(log_weights), 0.0)[order])
+        num_likelier = np.searchsorted(-logits[order], -logits)  # of each token
+        mass_likelier = np.concatenate(([0.0], mass))[num_likelier]
+        alive &= mass_likelier < params.top_p * mass[-1]
+    if params.min_p > 0.0:
+        alive &= log_weights >= math.log(params.min_p)
+    return alive
