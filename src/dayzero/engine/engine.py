@@ -1,0 +1,116 @@
+"""The step loop: synchronous, one thread, token ids only.
+
+Knows no sockets and no text. What a client can get wrong is answered here with a terminal event and never reaches the
+scheduler, so that nothing a request carries can raise into the loop.
+"""
+
+import math
+
+from dayzero.clock import Clock
+from dayzero.core import sampling
+from dayzero.core.events import FinishReason, RequestId, TokenEvent
+from dayzero.core.spec import EngineSpec
+from dayzero.engine.batch import Runner
+from dayzero.engine.request import Request
+from dayzero.engine.scheduler import Scheduler, finish_reason
+from dayzero.errors import ContextTooLong, RequestError
+from dayzero.wire.messages import StepReport, Submit
+
+COUNTER_RANGE = 2**32  # choice and attempt are 32-bit words of the noise counter
+
+
+class Engine:
+    """One replica's worth of requests. Each Submit is answered by events of which exactly one is terminal."""
+
+    def __init__(self, scheduler: Scheduler, runner: Runner, clock: Clock, spec: EngineSpec) -> None:
+        self._scheduler = scheduler
+        self._runner = runner
+        self._clock = clock
+        self._spec = spec
+        self._events: list[TokenEvent] = []  # of submit and abort, delivered by the next step
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `step` has anything to do or to say."""
+        return bool(self._events) or self._scheduler.has_work
+
+    def submit(self, submit: Submit) -> None:
+        """Queue a generation; one that cannot run ends with ERROR, one whose committed output is complete as it is."""
+        error = self._objection(submit)
+        if error is not None:
+            self._events.append(TokenEvent(submit.request_id, [], FinishReason.ERROR, error=error))
+            return
+        request = Request(
+            id=submit.request_id,
+            prompt=submit.prompt,
+            params=submit.params,
+            salt=submit.salt,
+            policy_version=submit.policy_version,
+            priority=submit.priority,
+            deadline_s=None if submit.deadline_s is None else self._clock.now_s() + submit.deadline_s,
+            choice=submit.choice,
+            attempt=submit.attempt,
+            output=list(submit.committed),
+        )
+        finish = finish_reason(request, self._scheduler.limits) if request.output else None
+        if finish is not None:
+            self._events.append(TokenEvent(request.id, [], finish))
+        else:
+            self._scheduler.add(request)
+
+    def abort(self, request_id: RequestId) -> None:
+        """End a request and free all it holds, at once. A no-op if it has ended."""
+        event = self._scheduler.abort(request_id)
+        if event is not None:
+            self._events.append(event)
+
+    def step(self) -> StepReport | None:
+        """Compute one span of each scheduled request. None: there was nothing to do."""
+        if not self.has_work:
+            return None
+        batch = self._scheduler.schedule()
+        outcomes = self._runner.launch(batch).collect() if batch.spans else []
+        events = [*self._events, *self._scheduler.commit(batch, outcomes)]
+        self._events.clear()
+        return StepReport(events, self._scheduler.load())
+
+    def _objection(self, submit: Submit) -> str | None:
+        """Why this request cannot run here, in words that may reach the client."""
+        if submit.request_id in self._scheduler:
+            return "request id in use"
+        if submit.policy_version != self._spec.policy_version:
+            return f"policy version not served: {submit.policy_version} (served: {self._spec.policy_version})"
+        if submit.adapter is not None:
+            return f"adapter not served: {submit.adapter}"
+        if self._scheduler.is_full:
+            return f"queue full: {self._scheduler.limits.max_waiting} requests wait"
+        try:
+            sampling.check(submit.params, self._spec.vocab_size)
+            self._check_tokens(submit)
+            _check_counters(submit)
+        except RequestError as error:
+            return error.message
+        return None
+
+    def _check_tokens(self, submit: Submit) -> None:
+        if not submit.prompt:
+            raise RequestError("prompt empty", param="prompt")
+        vocab_size = self._spec.vocab_size
+        for name, tokens in (("prompt", submit.prompt), ("committed", submit.committed)):
+            if tokens and not (min(tokens) >= 0 and max(tokens) < vocab_size):
+                raise RequestError(f"{name} has a token id outside the vocabulary: 0 to {vocab_size - 1}", param=name)
+        room = self._spec.max_context - min(1, submit.params.max_tokens)
+        if len(submit.prompt) > room:
+            raise ContextTooLong(
+                prompt_tokens=len(submit.prompt),
+                max_tokens=submit.params.max_tokens,
+                limit=self._spec.max_context,
+            )
+
+
+def _check_counters(submit: Submit) -> None:
+    for name, value in (("choice", submit.choice), ("attempt", submit.attempt)):
+        if not 0 <= value < COUNTER_RANGE:
+            raise RequestError(f"{name} out of range: {value} (allowed: 0 to {COUNTER_RANGE - 1})", param=name)
+    if submit.deadline_s is not None and math.isnan(submit.deadline_s):
+        raise RequestError("deadline_s is not a number", param="deadline_s")
