@@ -1,9 +1,15 @@
 """Strings to tokens and back. Knows no models, no HTTP.
 
-source       what a checkpoint says about its tokenizer
-tokenizer    encode, decode, bytes of each token
-pretokenizer the pre-tokenizers that a GGUF names
-chat         chat templates, in a sandbox
-detokenizer  incremental text from tokens: any split of the tokens gives the same text
-stop         stop strings across any border
+source        what a checkpoint says about its tokenizer
+vocabulary    from that to the tokenizers library, and which tokens content must never become
+pretokenizer  the pre-tokenizers that a GGUF names
+tokenizer     encode, decode, bytes of each token
+detokenizer   incremental text from tokens: any split of the tokens gives the same text
+stop          stop strings across any border
+conversation  what a client's messages and tools look like to a template
+sandbox       the environment in which templates run
+veil          client text made recognisable in a rendering
+chat          chat templates: messages to text, and text to tokens
+confined      a process for work on what nobody has vetted
+rendering     chat templates rendered there, under a time and a memory limit
 """

@@ -1,0 +1,115 @@
+"""A process for work on what nobody has vetted: `python -m dayzero.text.confined`.
+
+Reads jobs from stdin and answers each on stdout, in order, one at a time; every message is four bytes of length
+(little-endian) and msgpack. Its memory is limited, it writes no files and leaves no core dump. It ends with its parent
+(end of stdin), and if a job takes longer than the job says, by an alarm: should the parent be gone, nothing spins on.
+Jobs and answers are closed unions; another kind of work is another job.
+"""
+
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from dayzero.errors import CheckpointError, DayzeroError, RequestError
+from dayzero.text.chat import ChatTemplate, Rendering
+from dayzero.text.conversation import Conversation
+from dayzero.text.veil import Veil
+
+LENGTH_BYTES = 4
+MAX_MESSAGE_BYTES = 256 * 1024 * 1024
+_MEMORY_BYTES = 512 * 1024 * 1024  # beyond what the process has mapped at its start
+
+
+class LoadTemplate(msgspec.Struct, frozen=True, tag="load_template"):
+    """The template of all later `Render` jobs, and the characters that their veil covers."""
+
+    source: str
+    named_tokens: dict[str, str]
+    alphabet: str
+    limit_s: float
+
+
+class Render(msgspec.Struct, frozen=True, tag="render"):
+    conversation: Conversation
+    limit_s: float
+
+
+class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
+    """The template compiles."""
+
+
+class Rendered(msgspec.Struct, frozen=True, tag="rendered"):
+    rendering: Rendering
+
+
+class Refused(msgspec.Struct, frozen=True, tag="refused"):
+    """The job failed as an error of the project would say it; which class follows from the kind of job."""
+
+    message: str
+    hint: str | None
+    param: str | None
+
+
+Job = LoadTemplate | Render
+Answer = Loaded | Rendered | Refused
+
+
+class Worker:
+    """What the process knows between jobs: the template."""
+
+    def __init__(self) -> None:
+        self._template: ChatTemplate | None = None
+        self._veil = Veil("")
+
+    def answer(self, job: Job) -> Answer:
+        try:
+            if isinstance(job, LoadTemplate):
+                self._template = ChatTemplate(job.source, job.named_tokens)
+                self._veil = Veil(job.alphabet)
+                return Loaded()
+            assert self._template is not None, "rendering before a template"
+            return Rendered(self._template.render_veiled(job.conversation, self._veil))
+        except (CheckpointError, RequestError) as error:
+            return _refused(error)
+
+
+def _refused(error: DayzeroError) -> Refused:
+    return Refused(error.message, error.hint, error.param if isinstance(error, RequestError) else None)
+
+
+def serve(jobs: BinaryIO, answers: BinaryIO) -> None:
+    """Until the jobs end."""
+    worker = Worker()
+    decoder = msgspec.msgpack.Decoder(Job)
+    while len(header := jobs.read(LENGTH_BYTES)) == LENGTH_BYTES:
+        job: Job = decoder.decode(jobs.read(int.from_bytes(header, "little")))
+        signal.setitimer(signal.ITIMER_REAL, job.limit_s)
+        answer = msgspec.msgpack.encode(worker.answer(job))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        answers.write(len(answer).to_bytes(LENGTH_BYTES, "little") + answer)
+        answers.flush()
+
+
+def confine() -> None:
+    """Give up memory beyond a fixed amount, files and core dumps, for good."""
+    for limit, value in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_AS, _mapped_bytes() + _MEMORY_BYTES),
+    ):
+        resource.setrlimit(limit, (value, value))
+
+
+def _mapped_bytes() -> int:
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text().split()[0]) * resource.getpagesize() if statm.exists() else 0
+
+
+if __name__ == "__main__":
+    confine()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for the parent, which closes stdin
+    serve(sys.stdin.buffer, sys.stdout.buffer)

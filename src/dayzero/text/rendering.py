@@ -1,0 +1,170 @@
+"""Chat templates rendered in confined processes, for a server: none can take its time or memory.
+
+A job that takes too long, too much memory or the process down is a RequestError for its own request; the process is
+replaced before the next job, so no job sees another's remains.
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+import msgspec
+
+from dayzero.errors import CheckpointError, QueueFull, RequestError
+from dayzero.text.chat import Rendering
+from dayzero.text.confined import (
+    LENGTH_BYTES,
+    MAX_MESSAGE_BYTES,
+    Answer,
+    Job,
+    Loaded,
+    LoadTemplate,
+    Refused,
+    Render,
+    Rendered,
+)
+from dayzero.text.conversation import Conversation, conversation
+from dayzero.text.veil import alphabet_of
+
+_START_LIMIT_S = 30.0  # a cold disk; a template that compiles for ever is still found
+_ALARM_RATIO = 2.0  # the process's own alarm, should we be gone
+
+
+class _Gone(Exception):  # noqa: N818 - never leaves this module
+    """The process ended, or sent what is no answer."""
+
+
+class _Process:
+    """One confined process; serves one job at a time."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    @classmethod
+    async def spawn(cls) -> Self:
+        # No environment but what finds the code: keys and tokens are no business of a template's.
+        environment = {name: os.environ[name] for name in ("PYTHONPATH", "LD_LIBRARY_PATH") if name in os.environ}
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",
+            "-m",
+            "dayzero.text.confined",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,  # a traceback there would quote prompts
+            env=environment,
+        )
+        return cls(process)
+
+    async def ask(self, job: Job, limit_s: float) -> Answer:
+        """Raises _Gone or TimeoutError; the process is of no more use then."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        message = msgspec.msgpack.encode(job)
+        try:
+            async with asyncio.timeout(limit_s):
+                stdin.write(len(message).to_bytes(LENGTH_BYTES, "little") + message)
+                await stdin.drain()
+                length = int.from_bytes(await stdout.readexactly(LENGTH_BYTES), "little")
+                if length > MAX_MESSAGE_BYTES:
+                    raise _Gone
+                answer: Answer = msgspec.msgpack.decode(await stdout.readexactly(length), type=Answer)
+                return answer
+        except (asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError) as error:
+            raise _Gone from error
+
+    async def kill(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.communicate()
+
+
+class ConfinedTemplate:
+    """`ChatTemplate` with the same results, over a small pool of processes.
+
+    Knows the markup of the tokenizer, so that `text.chat.encode_rendering` can tell client text from the template's.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        named_tokens: Mapping[str, str],
+        *,
+        markup: Mapping[str, int],
+        limit_s: float = 2.0,
+        processes: int = 2,
+        max_waiting: int = 256,
+    ) -> None:
+        self._load = LoadTemplate(source, dict(named_tokens), alphabet_of(markup), _START_LIMIT_S * _ALARM_RATIO)
+        self._limit_s = limit_s
+        self._free = asyncio.Semaphore(processes)
+        self._max_waiting = max_waiting
+        self._waiting = 0
+        self._idle: list[_Process] = []
+        self._is_closed = False
+
+    async def start(self) -> None:
+        """Start the first process. Raises CheckpointError if the template does not compile."""
+        async with self._free:
+            self._idle.append(await self._loaded())
+
+    async def render(self, messages: Sequence[Mapping[str, object]], **options: object) -> Rendering:
+        """`options` are those of `text.conversation.conversation`. Raises RequestError, or QueueFull."""
+        return await self.render_conversation(conversation(messages, **options))  # type: ignore[arg-type]
+
+    async def render_conversation(self, chat: Conversation) -> Rendering:
+        if self._waiting >= self._max_waiting:
+            raise QueueFull("too many chat templates are waiting to be rendered")
+        self._waiting += 1
+        try:
+            async with self._free:
+                return await self._render(Render(chat, self._limit_s * _ALARM_RATIO))
+        finally:
+            self._waiting -= 1
+
+    async def close(self) -> None:
+        """End all processes; one that is at work ends when its job does."""
+        self._is_closed = True
+        while self._idle:
+            await self._idle.pop().kill()
+
+    async def _render(self, job: Render) -> Rendering:
+        process = self._idle.pop() if self._idle else await self._loaded()
+        is_sound = False
+        try:
+            answer = await process.ask(job, self._limit_s)
+            is_sound = True
+        except TimeoutError as error:
+            raise RequestError(f"chat template took longer than {self._limit_s:g} s", param="messages") from error
+        except _Gone as error:
+            raise RequestError("chat template used too much memory", param="messages") from error
+        finally:
+            if is_sound and not self._is_closed:
+                self._idle.append(process)
+            else:
+                await process.kill()
+        if isinstance(answer, Refused):
+            raise RequestError(answer.message, param=answer.param, hint=answer.hint)
+        assert isinstance(answer, Rendered), type(answer)
+        return answer.rendering
+
+    async def _loaded(self) -> _Process:
+        process = await _Process.spawn()
+        is_sound = False
+        try:
+            answer = await process.ask(self._load, _START_LIMIT_S)
+            is_sound = isinstance(answer, Loaded)
+        except (TimeoutError, _Gone) as error:
+            raise CheckpointError(
+                "chat template could not be loaded within its limits", hint="give another one with --chat-template"
+            ) from error
+        finally:
+            if not is_sound:
+                await process.kill()
+        if isinstance(answer, Refused):
+            raise CheckpointError(answer.message, hint=answer.hint)
+        return process

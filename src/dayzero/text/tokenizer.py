@@ -1,0 +1,141 @@
+"""Text to token ids, and the bytes of each id.
+
+Immutable and safe to share between threads: what is filled in later are caches of pure functions. Knows no models:
+ids between `vocab_size` and the width of a model's output, which padded vocabularies have, stand for no bytes.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Self
+
+from dayzero.text.source import TokenizerSource
+from dayzero.text.vocabulary import Vocabulary, build, piece_bytes
+
+
+class _ByteTable(dict[int, bytes]):
+    """Bytes by id, computed at the first look-up: no start-up cost, one dict look-up on the hot path."""
+
+    def __init__(self, vocabulary: Vocabulary, hidden: frozenset[int]) -> None:
+        super().__init__()
+        self._vocabulary = vocabulary
+        self._hidden = hidden
+
+    def __missing__(self, token: int) -> bytes:
+        value = self._compute(token)
+        self[token] = value
+        return value
+
+    def _compute(self, token: int) -> bytes:
+        vocabulary = self._vocabulary
+        if token in self._hidden or token in vocabulary.unused or token < 0:
+            return b""
+        piece = vocabulary.marked.id_to_token(token)
+        if piece is None:
+            return b""
+        if token in vocabulary.literal and (vocabulary.is_byte_level or token in vocabulary.control):
+            return piece.encode()
+        return piece_bytes(piece, is_byte_level=vocabulary.is_byte_level)
+
+
+class Tokenizer:
+    """A checkpoint's tokenizer.
+
+    `encode` never adds a token of its own. Decoding is the concatenation of the tokens' bytes, whatever comes before:
+    a SentencePiece token that starts a word keeps its space, since what is decoded usually continues a prompt.
+    """
+
+    def __init__(
+        self, vocabulary: Vocabulary, *, add_bos: bool, bos_token_id: int | None, eos_token_ids: tuple[int, ...]
+    ) -> None:
+        self._vocabulary = vocabulary
+        self._add_bos = add_bos and bos_token_id is not None
+        self.bos_token_id = bos_token_id
+        self.eos_token_ids = eos_token_ids
+        self.vocab_size: int = vocabulary.marked.get_vocab_size(with_added_tokens=True)
+        self.markup: Mapping[str, int] = vocabulary.markup
+        self._markup_ids = frozenset(vocabulary.markup.values())
+        self._raw = _ByteTable(vocabulary, frozenset())
+        self._visible = _ByteTable(vocabulary, vocabulary.control)
+
+    @classmethod
+    def from_source(cls, source: TokenizerSource) -> Self:
+        """Raises UnsupportedModel for a pre-tokenizer or model that is not known, CheckpointError for a broken one."""
+        return cls(
+            build(source),
+            add_bos=source.add_bos,
+            bos_token_id=source.bos_token_id,
+            eos_token_ids=source.eos_token_ids,
+        )
+
+    def encode(self, text: str, *, special: bool) -> list[int]:
+        """special: the text of an added token becomes that token; otherwise no text can become `markup`.
+
+        Lone surrogates, which no tokenizer can encode, become U+FFFD.
+        """
+        tokenizer = self._vocabulary.marked if special else self._vocabulary.plain
+        try:
+            ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+        except TypeError:  # what the library raises for a lone surrogate
+            ids = tokenizer.encode(_without_lone_surrogates(text), add_special_tokens=False).ids
+        if not special and not self._markup_ids.isdisjoint(ids):
+            return self._spelt_out(ids)
+        return ids
+
+    def encode_prompt(self, text: str, *, special: bool = True) -> list[int]:
+        """`encode`, after exactly one beginning-of-sequence token if the model starts with one."""
+        ids = self.encode(text, special=special)
+        bos = self.bos_token_id
+        if bos is None or not self._add_bos or ids[:1] == [bos]:
+            return ids
+        return [bos, *ids]
+
+    def decode(self, ids: Iterable[int], *, skip_special: bool = True) -> str:
+        """The text of the ids; bytes that are not UTF-8 become U+FFFD."""
+        return b"".join(map(self.bytes_by_id(skip_special=skip_special).__getitem__, ids)).decode("utf-8", "replace")
+
+    def token_bytes(self, token: int) -> bytes:
+        """The raw bytes of any id: an added token's text, nothing for an id that stands for nothing."""
+        return self._raw[token]
+
+    def bytes_by_id(self, *, skip_special: bool) -> Mapping[int, bytes]:
+        """`token_bytes` as a table for hot paths; `skip_special` leaves control tokens empty."""
+        return self._visible if skip_special else self._raw
+
+    def is_special(self, token: int) -> bool:
+        """Whether the id is a control token: it steers the model and is not part of its text."""
+        return token in self._vocabulary.control
+
+    def is_markup(self, token: int) -> bool:
+        """Whether the id is a token that content must never become: see `text.vocabulary`."""
+        return token in self._markup_ids
+
+    def split_markup(self, text: str) -> tuple[list[int], list[str]]:
+        """The n markup tokens that a text spells, in order, and the n + 1 pieces around them.
+
+        Where several tokens start, the longest counts, as in `encode`.
+        """
+        if not self.markup:
+            return [], [text]
+        parts = self._markup_pattern.split(text)
+        return [self.markup[part] for part in parts[1::2]], parts[::2]
+
+    @cached_property
+    def _markup_pattern(self) -> re.Pattern[str]:
+        longest_first = sorted(self.markup, key=len, reverse=True)
+        return re.compile(f"({'|'.join(map(re.escape, longest_first))})")
+
+    def _spelt_out(self, ids: list[int]) -> list[int]:
+        """Replace markup that plain merges led to by the tokens of its single characters."""
+        spelt: list[int] = []
+        for token in ids:
+            if token not in self._markup_ids:
+                spelt.append(token)
+                continue
+            for character in self._raw[token].decode():
+                spelt.extend(self._vocabulary.plain.encode(character, add_special_tokens=False).ids)
+        return spelt
+
+
+def _without_lone_surrogates(text: str) -> str:
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
