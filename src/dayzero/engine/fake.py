@@ -21,7 +21,7 @@ from dayzero.kv.cache import KVCache
 from dayzero.kv.groups import CacheGroup, CacheKind
 
 _NOTHING = Outcome()
-_COUNTER = struct.Struct("<QIIIII")  # seed, choice, attempt, position, the last two tokens
+_COUNTER = struct.Struct("<QIIIII")  # seed, choice, attempt, lengths of prompt and output, last token
 
 
 class FingerprintMemory:
@@ -79,7 +79,7 @@ class FingerprintMemory:
 
 
 class FakeRunner:
-    """A Runner whose tokens are a hash of seed, choice, attempt, position and the last two tokens."""
+    """A Runner whose tokens are a hash of seed, choice, attempt, position and the token before."""
 
     def __init__(
         self,
@@ -112,11 +112,9 @@ class FakeRunner:
         return Outcome((token,), logprobs, prompt_logprobs)
 
     def _token(self, request: Request) -> int:
-        params, output = request.params, request.output
-        num_tokens = request.num_tokens
-        last = output[-1] if output else request.prompt[-1]
-        before = request.tokens(num_tokens - 2, num_tokens - 1)[0] if num_tokens > 1 else 0
-        counter = _COUNTER.pack(params.seed, request.choice, request.attempt, num_tokens, before, last)
+        params, prompt, output = request.params, request.prompt, request.output
+        last = output[-1] if output else prompt[-1]
+        counter = _COUNTER.pack(params.seed, request.choice, request.attempt, len(prompt), len(output), last)
         vocab_size = self._model.vocab_size
         token = int.from_bytes(blake2b(counter, digest_size=8).digest(), "little") % vocab_size
         if len(output) < params.min_tokens:
@@ -148,7 +146,7 @@ class FakeStep:
 
 
 def build_fake_engine(config: EngineConfig, clock: Clock) -> tuple[Engine, EngineSpec]:
-    """An engine around `config.fake`. Its KV pool holds `kv_memory_bytes` tokens, or else all that requests can need."""
+    """An engine around `config.fake`. Its pool holds `kv_memory_bytes` tokens, or else all that requests can need."""
     model = config.fake
     assert model is not None, "a configuration without a fake model"
     max_context = config.max_context or model.max_context

@@ -345,7 +345,7 @@ class Scheduler:
             if request.prompt_logprobs is None:
                 request.prompt_logprobs = [None]
             request.prompt_logprobs.extend(outcome.prompt_logprobs)
-        return None if stop < request.num_tokens else self._gain(request, outcome)
+        return self._gain(request, outcome) if span.samples else None
 
     def _gain(self, request: Request, outcome: Outcome) -> TokenEvent:
         """Append the accepted tokens up to the first that ends the request, and report them."""

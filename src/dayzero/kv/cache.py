@@ -52,9 +52,10 @@ class KVCache:
         self.block_size = block_size
         self.has_prefix_cache = prefix_cache
         self._caches = tuple(PrefixCache(BlockPool(count)) for count in num_blocks)
-        self._full = [cache for group, cache in self._pairs() if group.kind is CacheKind.FULL]
-        self._windows = [(group, cache) for group, cache in self._pairs() if group.kind is CacheKind.WINDOW]
-        bounds = [_bounds(group, cache.num_blocks, block_size) for group, cache in self._pairs()]
+        self._pairs = tuple(zip(self.groups, self._caches, strict=True))
+        self._full = [cache for group, cache in self._pairs if group.kind is CacheKind.FULL]
+        self._windows = [(group, cache) for group, cache in self._pairs if group.kind is CacheKind.WINDOW]
+        bounds = [_bounds(group, cache.num_blocks, block_size) for group, cache in self._pairs]
         self.capacity_tokens = min(capacity for capacity, _ in bounds)
         self.max_span_tokens = min(span for _, span in bounds)
         if self.capacity_tokens < 1:
@@ -62,9 +63,6 @@ class KVCache:
                 f"KV blocks: {min(num_blocks)}, of which one is the null block",
                 hint="give the KV pool more memory",
             )
-
-    def _pairs(self) -> zip[tuple[CacheGroup, PrefixCache]]:
-        return zip(self.groups, self._caches, strict=True)
 
     @property
     def usage(self) -> Usage:
@@ -90,7 +88,7 @@ class KVCache:
         """
         need = _num_blocks(num_tokens, self.block_size) - len(keys)
         wanted = []  # per group: the keys to hold, the blocks to take
-        for group, cache in self._pairs():
+        for group, cache in self._pairs:
             is_full = group.kind is CacheKind.FULL
             held = keys[self._first_block(group, len(keys)) :]
             count = need if is_full else 0
