@@ -9,7 +9,9 @@ stop          stop strings across any border
 conversation  what a client's messages and tools look like to a template
 sandbox       the environment in which templates run
 veil          client text made recognisable in a rendering
-chat          chat templates: messages to text, and text to tokens
+template      chat templates: messages to text
+chat          messages to tokens
+jobs          what a confined process can be asked, and its answers
 confined      a process for work on what nobody has vetted
 rendering     chat templates rendered there, under a time and a memory limit
 """

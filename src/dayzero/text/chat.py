@@ -1,117 +1,16 @@
-"""Chat templates: a conversation becomes the text that the model was trained on, and that text becomes tokens.
+"""A conversation as tokens.
 
-`ChatTemplate` renders, and knows no tokens. `encode_chat` tokenizes so that nothing a client wrote becomes a token
-that steers the model, while everything else is tokenized exactly as the reference implementation does it.
+Nothing that a client wrote becomes a token that steers the model; everything else is tokenized exactly as the
+reference implementation does it.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Mapping, Sequence
 
-import msgspec
-from jinja2 import Template, TemplateError, TemplateSyntaxError
-
-from dayzero.errors import CheckpointError, RequestError
-from dayzero.text.conversation import Conversation, conversation
-from dayzero.text.sandbox import MAX_TEXT_CHARS, Raised, TemplateEnvironment
+from dayzero.errors import RequestError
+from dayzero.text.conversation import Rendering, conversation
+from dayzero.text.template import ChatTemplate
 from dayzero.text.tokenizer import Tokenizer
 from dayzero.text.veil import Veil, alphabet_of
-
-_MAX_TEMPLATE_CHARS = 1_000_000
-_MAX_MESSAGE_CHARS = 500
-# Appended to a final message that is to be continued; the rendering is cut there. Its last character is a blank: if
-# the template trimmed it away, it trims contents, and so must we.
-_CUT = "\U0010fffd\U0010fffc "
-
-# Everything that evaluating an expression can raise; what else comes is our bug.
-_TEMPLATE_FAILURES = (
-    TemplateError,
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    MemoryError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
-
-
-class Rendering(msgspec.Struct, frozen=True):
-    """One conversation, rendered as it is and with all client text under a veil."""
-
-    text: str
-    veiled: str
-
-
-class ChatTemplate:
-    """A compiled template in a sandbox. Time is not bounded here: see `text.rendering` for servers."""
-
-    def __init__(
-        self, source: str, named_tokens: Mapping[str, str], *, now: Callable[[], datetime] = datetime.now
-    ) -> None:
-        """Raises CheckpointError if the source is not a template."""
-        if len(source) > _MAX_TEMPLATE_CHARS:
-            raise CheckpointError(f"chat template too long: {len(source)} characters (limit: {_MAX_TEMPLATE_CHARS})")
-        try:
-            self._template: Template = TemplateEnvironment(now).from_string(source)
-        except TemplateSyntaxError as error:
-            raise CheckpointError(
-                f"chat template does not parse: {error.message} (line {error.lineno})",
-                hint="give another one with --chat-template",
-            ) from error
-        except _TEMPLATE_FAILURES as error:
-            raise CheckpointError(
-                f"chat template does not compile: {type(error).__name__}", hint="give another one with --chat-template"
-            ) from error
-        self._named_tokens = dict(named_tokens)
-
-    def render(self, messages: Sequence[Mapping[str, object]], **options: object) -> str:
-        """`options` are those of `text.conversation.conversation`. Raises RequestError with the template's message."""
-        return self.render_conversation(conversation(messages, **options))  # type: ignore[arg-type]
-
-    def render_conversation(self, chat: Conversation) -> str:
-        try:
-            return self._render(chat)
-        except Raised as error:
-            raise RequestError(str(error)[:_MAX_MESSAGE_CHARS], param="messages") from error
-        except _TEMPLATE_FAILURES as error:
-            reason = f"{type(error).__name__}: {error}"[:_MAX_MESSAGE_CHARS]
-            raise RequestError(f"chat template failed: {reason}", param="messages") from error
-
-    def render_veiled(self, chat: Conversation, veil: Veil) -> Rendering:
-        """Both renderings. A template that fails on veiled text gives an empty one."""
-        text = self.render_conversation(chat)
-        try:
-            return Rendering(text, self._render(veil.conversation(chat)))
-        except _TEMPLATE_FAILURES:
-            return Rendering(text, "")
-
-    def _render(self, chat: Conversation) -> str:
-        messages = chat.messages
-        if chat.continue_final_message:
-            final = messages[-1]
-            messages = [*messages[:-1], {**final, "content": f"{final['content']}{_CUT}"}]
-        chunks: list[str] = []
-        size = 0
-        for chunk in self._template.generate(
-            **self._named_tokens,
-            **chat.variables,
-            messages=messages,
-            tools=chat.tools,
-            add_generation_prompt=chat.add_generation_prompt,
-        ):
-            size += len(chunk)
-            if size > MAX_TEXT_CHARS:
-                raise ValueError(f"rendering too long (limit: {MAX_TEXT_CHARS} characters)")
-            chunks.append(chunk)
-        text = "".join(chunks)
-        return _up_to_cut(text) if chat.continue_final_message else text
-
-
-def _up_to_cut(text: str) -> str:
-    at = text.rfind(_CUT.strip())
-    if at < 0:
-        raise ValueError("the template does not show the final message, so it cannot be continued")
-    return text[:at] if text.startswith(_CUT, at) else text[:at].rstrip()
 
 
 def encode_chat(

@@ -1,9 +1,8 @@
 """A process for work on what nobody has vetted: `python -m dayzero.text.confined`.
 
-Reads jobs from stdin and answers each on stdout, in order, one at a time; every message is four bytes of length
-(little-endian) and msgpack. Its memory is limited, it writes no files and leaves no core dump. It ends with its parent
-(end of stdin), and if a job takes longer than the job says, by an alarm: should the parent be gone, nothing spins on.
-Jobs and answers are closed unions; another kind of work is another job.
+Reads jobs from stdin and answers each on stdout, in order, one at a time. Its memory is limited, it writes no files
+and leaves no core dump. It ends with its parent (end of stdin), and if a job takes longer than the job says, by an
+alarm: should the parent be gone, nothing spins on.
 """
 
 import resource
@@ -15,47 +14,11 @@ from typing import BinaryIO
 import msgspec
 
 from dayzero.errors import CheckpointError, DayzeroError, RequestError
-from dayzero.text.chat import ChatTemplate, Rendering
-from dayzero.text.conversation import Conversation
+from dayzero.text.jobs import LENGTH_BYTES, Answer, Job, Loaded, LoadTemplate, Refused, Rendered
+from dayzero.text.template import ChatTemplate
 from dayzero.text.veil import Veil
 
-LENGTH_BYTES = 4
-MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 _MEMORY_BYTES = 512 * 1024 * 1024  # beyond what the process has mapped at its start
-
-
-class LoadTemplate(msgspec.Struct, frozen=True, tag="load_template"):
-    """The template of all later `Render` jobs, and the characters that their veil covers."""
-
-    source: str
-    named_tokens: dict[str, str]
-    alphabet: str
-    limit_s: float
-
-
-class Render(msgspec.Struct, frozen=True, tag="render"):
-    conversation: Conversation
-    limit_s: float
-
-
-class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
-    """The template compiles."""
-
-
-class Rendered(msgspec.Struct, frozen=True, tag="rendered"):
-    rendering: Rendering
-
-
-class Refused(msgspec.Struct, frozen=True, tag="refused"):
-    """The job failed as an error of the project would say it; which class follows from the kind of job."""
-
-    message: str
-    hint: str | None
-    param: str | None
-
-
-Job = LoadTemplate | Render
-Answer = Loaded | Rendered | Refused
 
 
 class Worker:

@@ -28,6 +28,13 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     variables: dict[str, object] = {}
 
 
+class Rendering(msgspec.Struct, frozen=True):
+    """One conversation, rendered as it is and with all client text under a veil."""
+
+    text: str
+    veiled: str
+
+
 def conversation(
     messages: Sequence[Mapping[str, object]],
     *,

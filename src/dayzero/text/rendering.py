@@ -14,26 +14,24 @@ from typing import Self
 import msgspec
 
 from dayzero.errors import CheckpointError, QueueFull, RequestError
-from dayzero.text.chat import Rendering
-from dayzero.text.confined import (
+from dayzero.text.conversation import Conversation, Rendering, conversation
+from dayzero.text.jobs import (
     LENGTH_BYTES,
     MAX_MESSAGE_BYTES,
     Answer,
-    Job,
     Loaded,
     LoadTemplate,
     Refused,
     Render,
     Rendered,
 )
-from dayzero.text.conversation import Conversation, conversation
 from dayzero.text.veil import alphabet_of
 
 _START_LIMIT_S = 30.0  # a cold disk; a template that compiles for ever is still found
 _ALARM_RATIO = 2.0  # the process's own alarm, should we be gone
 
 
-class _Gone(Exception):  # noqa: N818 - never leaves this module
+class _Gone(Exception):
     """The process ended, or sent what is no answer."""
 
 
@@ -59,12 +57,11 @@ class _Process:
         )
         return cls(process)
 
-    async def ask(self, job: Job, limit_s: float) -> Answer:
-        """Raises _Gone or TimeoutError; the process is of no more use then."""
+    async def ask(self, message: bytes, limit_s: float) -> Answer:
+        """Send an encoded job. Raises _Gone or TimeoutError; the process is of no more use then."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
-        message = msgspec.msgpack.encode(job)
         try:
             async with asyncio.timeout(limit_s):
                 stdin.write(len(message).to_bytes(LENGTH_BYTES, "little") + message)
@@ -99,7 +96,8 @@ class ConfinedTemplate:
         processes: int = 2,
         max_waiting: int = 256,
     ) -> None:
-        self._load = LoadTemplate(source, dict(named_tokens), alphabet_of(markup), _START_LIMIT_S * _ALARM_RATIO)
+        load = LoadTemplate(source, dict(named_tokens), alphabet_of(markup), _START_LIMIT_S * _ALARM_RATIO)
+        self._load = msgspec.msgpack.encode(load)
         self._limit_s = limit_s
         self._free = asyncio.Semaphore(processes)
         self._max_waiting = max_waiting
@@ -119,10 +117,11 @@ class ConfinedTemplate:
     async def render_conversation(self, chat: Conversation) -> Rendering:
         if self._waiting >= self._max_waiting:
             raise QueueFull("too many chat templates are waiting to be rendered")
+        job = _encoded(Render(chat, self._limit_s * _ALARM_RATIO))
         self._waiting += 1
         try:
             async with self._free:
-                return await self._render(Render(chat, self._limit_s * _ALARM_RATIO))
+                return await self._render(job)
         finally:
             self._waiting -= 1
 
@@ -132,7 +131,7 @@ class ConfinedTemplate:
         while self._idle:
             await self._idle.pop().kill()
 
-    async def _render(self, job: Render) -> Rendering:
+    async def _render(self, job: bytes) -> Rendering:
         process = self._idle.pop() if self._idle else await self._loaded()
         is_sound = False
         try:
@@ -141,7 +140,7 @@ class ConfinedTemplate:
         except TimeoutError as error:
             raise RequestError(f"chat template took longer than {self._limit_s:g} s", param="messages") from error
         except _Gone as error:
-            raise RequestError("chat template used too much memory", param="messages") from error
+            raise RequestError("chat template used too much memory or crashed", param="messages") from error
         finally:
             if is_sound and not self._is_closed:
                 self._idle.append(process)
@@ -168,3 +167,12 @@ class ConfinedTemplate:
         if isinstance(answer, Refused):
             raise CheckpointError(answer.message, hint=answer.hint)
         return process
+
+
+def _encoded(job: Render) -> bytes:
+    try:
+        return msgspec.msgpack.encode(job)
+    except (UnicodeEncodeError, OverflowError, RecursionError) as error:
+        raise RequestError(
+            "messages hold what cannot be rendered", param="messages", hint="no lone surrogates, no integers of 65 bits"
+        ) from error
