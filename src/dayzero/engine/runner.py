@@ -75,6 +75,7 @@ class ModelRunner:
         wants = [wanted(span) for span in batch.spans]
         with torch.inference_mode():
             step = self._step(batch, wants)
+            self._clear_opened(batch.spans)
             hidden = self._family.forward(self._weights, step, self._store, self._kernels)
         return ModelStep(self, batch, wants, hidden.rows)
 
@@ -107,6 +108,18 @@ class ModelRunner:
             plans=tuple(plans),
             sample_at=torch.tensor(sample_at, dtype=torch.int64),
         )
+
+    def _clear_opened(self, spans: Sequence[Span]) -> None:
+        """Clear each block that a span begins and does not fill: a mask turns 0 * NaN into NaN, not into 0."""
+        size = self._block_size
+        for index, group in enumerate(self._groups):
+            opened = [
+                span.request.block_tables[index][span.stop // size]
+                for span in spans
+                if span.stop % size and span.stop // size * size >= span.start
+            ]
+            if opened:
+                self._store.clear(group.layers, opened)
 
     def _slots(self, spans: Sequence[Span], tables: Sequence[Sequence[int]]) -> list[int]:
         size = self._block_size

@@ -6,15 +6,16 @@ K and V gathered from the pool as stored. Neither knows of requests beyond rows,
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dayzero.kernels import reference
 from dayzero.kernels.attention import Bucket, Segment, segments
-from dayzero.kernels.rows import RowRange, cancelling, probe
+from dayzero.kernels.rows import RowRange, cancelling, elementwise_slices, probe
 
 TILE_ROWS = 64  # most query rows of a tile: flash attention's own block is 32 or more
 WIDE = 16384  # features above which a call has at most 32 rows: a vocabulary's width is slow to probe, not to slice
@@ -162,7 +163,9 @@ class Attention:
             offsets = [min(i, segment.length - 1) for i in range(padded)]
             rows.extend(segment.row + i for i in offsets)
             positions.extend(segment.position + i for i in offsets)
-            stretch = block_tables[segment.request][home.kv_start // block_size : home.stop // block_size]
+            # What lies beyond the segment is masked, but may be left from another request and not even be finite.
+            written = -(-(segment.position + segment.length) // block_size)
+            stretch = block_tables[segment.request][home.kv_start // block_size : written]
             blocks.extend(stretch)
             blocks.extend([0] * ((home.stop - home.kv_start) // block_size - len(stretch)))
         tiles = len(rows) // tokens
@@ -253,3 +256,21 @@ def write_kv(kv_BS2GD: Tensor, kv_T2GD: Tensor, slots_T: Tensor) -> None:
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """torch's own, which is row-invariant and rounds once."""
     return F.rms_norm(x, weight.shape, weight, eps)
+
+
+def silu_mul(gate_up_T2F: Tensor) -> Tensor:
+    """As the reference, in slices that keep it row-invariant."""
+    return _sliced(reference.silu_mul, gate_up_T2F)
+
+
+def gelu_mul(gate_up_T2F: Tensor) -> Tensor:
+    """As the reference, in slices that keep it row-invariant."""
+    return _sliced(reference.gelu_mul, gate_up_T2F)
+
+
+def _sliced(op: Callable[[Tensor], Tensor], gate_up_T2F: Tensor) -> Tensor:
+    num_rows, width = gate_up_T2F.shape[0], gate_up_T2F.shape[1] // 2
+    slices = list(elementwise_slices(num_rows, width, torch.get_num_threads()))
+    if len(slices) <= 1:
+        return op(gate_up_T2F)
+    return torch.cat([op(gate_up_T2F[start:stop]) for start, stop in slices])

@@ -75,8 +75,8 @@ def select(dtype: torch.dtype, heads: HeadLayout) -> Kernels:
         write_kv=onednn.write_kv,
         plan_attention=attention.plan,
         paged_attention=attention.attend,
-        silu_mul=reference.silu_mul,
-        gelu_mul=reference.gelu_mul,
+        silu_mul=onednn.silu_mul,
+        gelu_mul=onednn.gelu_mul,
         choices=(
             KernelChoice("linear", "onednn/packed" if can_pack else "torch", why_linear),
             KernelChoice("paged_attention", "torch/sdpa", f"query tiles of {min_rows} rows and more agree to the bit"),
@@ -84,8 +84,8 @@ def select(dtype: torch.dtype, heads: HeadLayout) -> Kernels:
             KernelChoice("rope", "torch/rolled", "three passes instead of five"),
             KernelChoice("write_kv", "torch/index_copy", "one scatter"),
             KernelChoice("embedding", "reference", "a gather is a gather"),
-            KernelChoice("silu_mul", "reference", "no native kernel yet"),
-            KernelChoice("gelu_mul", "reference", "no native kernel yet"),
+            KernelChoice("silu_mul", "torch/sliced", "threads share it at the ends of rows or of whole vectors"),
+            KernelChoice("gelu_mul", "torch/sliced", "threads share it at the ends of rows or of whole vectors"),
         ),
         row_ranges=ranges,
     )

@@ -35,6 +35,12 @@ class KVStore:
         """The pool of one layer."""
         return self._layers[index]
 
+    def clear(self, layers: Sequence[int], blocks: Sequence[int]) -> None:
+        """Zero these blocks, which a former holder may have left with values that are not finite."""
+        at = torch.tensor(blocks)
+        for layer in layers:
+            self._layers[layer].index_fill_(0, at, 0)
+
     @property
     def num_bytes(self) -> int:
         return sum(pool.numel() * pool.element_size() for pool in self._layers.values())
