@@ -1,9 +1,11 @@
 """How many rows a call may have so that the bits of a row do not depend on its companions.
 
-Products: a library picks its loops by the number of rows, and with them the order in which it adds. Where the order changes is
-a property of processor, library version and shape, so it is probed at start, with inputs whose exact sum is zero: what
-comes out is nothing but the rounding of that order, and another order shows in nearly every element.
-Source of the recipe: rows are padded up to `low` and cut into slices of at most `high`. Elementwise ops: see `elementwise_slices`.
+Products: a library picks its loops by the number of rows, and with them the order in which it adds. Where the order
+changes is a property of processor, library version and shape, so it is probed at start, with inputs whose exact sum is
+zero: what comes out is nothing but the rounding of that order, and another order shows in nearly every element.
+Source of the recipe: rows are padded up to `low` and cut into slices of at most `high`.
+
+Elementwise ops: see `elementwise_slices`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
