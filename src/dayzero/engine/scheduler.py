@@ -319,9 +319,7 @@ class Scheduler:
 
     def _preempt(self, request: Request, plan: _Plan) -> None:
         plan.drop(request)
-        self._unqueue(self._running, request)
-        self._cache.release(request.block_tables)
-        request.block_tables = []
+        self._stop(request)
         request.num_computed = 0
         request.state = RequestState.WAITING
         if not request.is_reported:
@@ -392,11 +390,17 @@ class Scheduler:
 
     def _retire(self, request: Request) -> None:
         """Free all that it holds."""
-        self._unqueue(self._running if request.state is RequestState.RUNNING else self._waiting, request)
-        self._cache.release(request.block_tables)
-        request.block_tables = []
+        if request.state is RequestState.RUNNING:
+            self._stop(request)
+        else:
+            self._unqueue(self._waiting, request)
         request.state = RequestState.FINISHED
         del self._requests[request.id]
+
+    def _stop(self, request: Request) -> None:
+        self._unqueue(self._running, request)
+        self._cache.release(request.block_tables)
+        request.block_tables = []
 
     def _unqueue(self, queue: list[Request], request: Request) -> None:
         index = bisect_left(queue, _order(request), key=_order)
