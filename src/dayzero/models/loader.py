@@ -21,7 +21,7 @@ def load(
     stored: Mapping[str, StoredTensor],
     dtype: torch.dtype,
     kernels: Kernels,
-    progress: Progress = lambda done, total: None,
+    progress: Progress | None = None,
 ) -> Any:
     """Decode each tensor when the family asks for it, so that no second copy of the model is ever held.
 
@@ -35,7 +35,8 @@ def load(
         if name not in stored:
             raise CheckpointError(f"tensor missing: {name}", hint="the config asks for it; is the checkpoint whole?")
         done += 1
-        progress(done, len(stored))
+        if progress is not None:
+            progress(done, len(stored))
         return dequantize(stored[name], dtype)
 
     return family.build(shape, take, kernels)

@@ -1,0 +1,124 @@
+"""From a configuration to a running engine: the effects that `resolve` decided on, in order.
+
+open checkpoint -> choose kernels -> size the KV pool -> load weights -> engine and frozen spec
+"""
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dayzero.checkpoint.open import Checkpoint, open_checkpoint
+from dayzero.clock import Clock
+from dayzero.core.spec import EngineConfig, EngineSpec, KernelChoice
+from dayzero.engine.engine import Engine
+from dayzero.engine.resolve import Machine, machine, memory
+from dayzero.engine.runner import ModelRunner
+from dayzero.engine.scheduler import Scheduler, SchedulerLimits
+from dayzero.errors import ConfigError
+from dayzero.kernels.attention import KV_ALIGN
+from dayzero.kernels.registry import Kernels, select
+from dayzero.kv.cache import KVCache
+from dayzero.kv.store import KVStore
+from dayzero.models.loader import load
+from dayzero.models.registry import family_of
+
+DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+Progress = Callable[[str, int, int], None]  # stage, done, total
+
+
+def build_engine(config: EngineConfig, clock: Clock, progress: Progress) -> tuple[Engine, EngineSpec]:
+    """Load the model that `config` names. Raises ConfigError or CheckpointError; takes about a second per GB."""
+    if config.dtype not in DTYPES:
+        raise ConfigError(f"dtype not supported: {config.dtype}", hint="known: " + ", ".join(DTYPES))
+    if config.block_size < 1 or KV_ALIGN % config.block_size:
+        raise ConfigError(f"block size not supported: {config.block_size}", hint=f"use a divisor of {KV_ALIGN}")
+    here = machine()
+    threads = config.threads or here.cores
+    torch.set_num_threads(threads)
+    dtype = DTYPES[config.dtype]
+    checkpoint = open_checkpoint(Path(config.model))
+    family = family_of(checkpoint.family)
+    shape = family.parse(checkpoint.config)
+    groups = family.groups(shape, dtype.itemsize)
+    weight_bytes = sum(tensor.num_weights for tensor in checkpoint.tensors.values()) * dtype.itemsize
+    sizes = memory(config, groups, model_context=shape.max_context, weight_bytes=weight_bytes, machine=here)
+    shape = replace(shape, max_context=sizes.max_context)
+    kernels = select(dtype, shape.heads)
+    weights = load(
+        family,
+        shape,
+        checkpoint.tensors,
+        dtype,
+        kernels,
+        lambda done, total: progress("weights", done, total),
+    )
+    store = KVStore(
+        groups,
+        sizes.num_blocks,
+        config.block_size,
+        num_kv_heads=shape.heads.num_kv_heads,
+        head_dim=shape.heads.head_dim,
+        dtype=dtype,
+    )
+    numerics_id = _numerics_id(config.dtype, threads, kernels)
+    spec = EngineSpec(
+        model=config.model,
+        family=family.name,
+        dtype=config.dtype,
+        vocab_size=shape.vocab_size,
+        max_context=sizes.max_context,
+        eos_token_ids=checkpoint.generation.eos_token_ids,
+        weight_bytes=weight_bytes,
+        block_size=config.block_size,
+        kv_blocks=sizes.num_blocks[0] - 1,
+        kv_bytes=sizes.kv_bytes,
+        max_requests=config.max_requests,
+        max_step_tokens=config.max_step_tokens,
+        threads=threads,
+        prefix_cache=config.prefix_cache,
+        numerics_id=numerics_id,
+        policy_version=_digest(checkpoint.fingerprint, numerics_id),
+        kernels=kernels.choices,
+    )
+    runner = ModelRunner(
+        family,
+        weights,
+        kernels,
+        store,
+        groups,
+        block_size=config.block_size,
+        eos_token_ids=spec.eos_token_ids,
+    )
+    cache = KVCache(groups, sizes.num_blocks, block_size=config.block_size, prefix_cache=config.prefix_cache)
+    return Engine(_scheduler(spec, cache, clock), runner, clock, spec), spec
+
+
+def _scheduler(spec: EngineSpec, cache: KVCache, clock: Clock) -> Scheduler:
+    limits = SchedulerLimits(
+        max_step_tokens=spec.max_step_tokens,
+        max_requests=spec.max_requests,
+        max_context=spec.max_context,
+        eos_token_ids=frozenset(spec.eos_token_ids),
+    )
+    return Scheduler(limits, cache, clock)
+
+
+def _numerics_id(dtype: str, threads: int, kernels: Kernels) -> str:
+    """Whatever can change the bits of a logit beside the weights."""
+    return _digest(
+        dtype,
+        str(threads),
+        torch.__version__,
+        torch.backends.cpu.get_cpu_capability(),
+        repr([(choice.op, choice.implementation) for choice in kernels.choices]),
+        repr(sorted(kernels.row_ranges().items())),
+    )
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()

@@ -1,0 +1,119 @@
+"""What was asked, weighed against checkpoint and machine: pure arithmetic, every refusal with both numbers.
+
+Knows nothing of tensors. What comes out is frozen into the EngineSpec and printed.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dayzero.core.spec import EngineConfig
+from dayzero.errors import ConfigError
+from dayzero.kv.groups import CacheGroup
+
+KV_SHARE = 0.5  # of the memory that is free after the weights; the rest is the user's
+OVERHEAD_BYTES = 450 * 2**20  # interpreter, torch, gateway, activations: bench/bench_memory.py
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What resolve must know of the hardware."""
+
+    cores: int
+    free_bytes: int  # the smaller of the system's and the control group's
+
+
+def machine() -> Machine:
+    """Read this machine, inside a container or not."""
+    return Machine(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, _free())
+
+
+def _free() -> int:
+    free = _meminfo("MemAvailable") or 8 * 2**30  # no /proc: assume a small laptop
+    limit, used = (_number(Path("/sys/fs/cgroup") / name) for name in ("memory.max", "memory.current"))
+    if limit is not None and used is not None:
+        free = min(free, max(0, limit - used))
+    return free
+
+
+def _meminfo(field: str) -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:")), None)
+
+
+def _number(path: Path) -> int | None:
+    try:
+        return int(path.read_text())
+    except (OSError, ValueError):  # absent, or "max"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """How the KV pool is cut."""
+
+    max_context: int
+    num_blocks: tuple[int, ...]  # per cache group, the null block included
+    kv_bytes: int
+
+
+def memory(
+    config: EngineConfig, groups: Sequence[CacheGroup], *, model_context: int, weight_bytes: int, machine: Machine
+) -> Memory:
+    """Size the pool and the served context.
+
+    Without `kv_memory_bytes` the pool takes KV_SHARE of what is free after the weights, and never more than all
+    requests could fill. Without `max_context` the context is the model's, or what the pool holds if that is less.
+    """
+    if config.max_context is not None and config.max_context > model_context:
+        raise ConfigError(
+            f"--max-context too large: {config.max_context} (the model was trained for {model_context})",
+            hint="lower it",
+        )
+    asked_context = config.max_context or model_context
+    room = max(0, machine.free_bytes - weight_bytes - OVERHEAD_BYTES)
+    budget = config.kv_memory_bytes if config.kv_memory_bytes is not None else int(room * KV_SHARE)
+    tokens = min(_tokens_within(budget, groups, config), config.max_requests * _rounded(asked_context, config))
+    if tokens < asked_context and config.max_context is not None:
+        raise ConfigError(
+            f"KV memory too small: it holds {tokens} tokens (--max-context asks for {asked_context})",
+            hint="lower --max-context, or give more memory with --kv-memory",
+        )
+    if tokens < 2 * config.block_size:
+        raise ConfigError(
+            f"not enough memory: {machine.free_bytes >> 20} MiB free (the model alone needs {weight_bytes >> 20} MiB)",
+            hint="free some memory or serve a smaller model",
+        )
+    blocks = tuple(_blocks(group, tokens, config) for group in groups)
+    kv_bytes = sum(n * config.block_size * g.bytes_per_token for n, g in zip(blocks, groups, strict=True))
+    return Memory(min(asked_context, tokens), blocks, kv_bytes)
+
+
+def _rounded(tokens: int, config: EngineConfig) -> int:
+    return -(-tokens // config.block_size) * config.block_size
+
+
+def _blocks(group: CacheGroup, tokens: int, config: EngineConfig) -> int:
+    """Blocks of a group when the pool is to hold `tokens`. A window never needs more than its requests can use."""
+    blocks = tokens // config.block_size
+    if group.window is not None:
+        held = -(-(group.window + config.max_step_tokens) // config.block_size) + 2
+        blocks = min(blocks, config.max_requests * held)
+    return blocks + 1
+
+
+def _tokens_within(budget: int, groups: Sequence[CacheGroup], config: EngineConfig) -> int:
+    """The most tokens, in whole blocks, whose blocks cost at most `budget` bytes."""
+
+    def cost(tokens: int) -> int:
+        return sum(_blocks(g, tokens, config) * config.block_size * g.bytes_per_token for g in groups)
+
+    low, high = 0, budget // max(1, min(g.bytes_per_token for g in groups)) // config.block_size
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if cost(middle * config.block_size) <= budget else (low, middle - 1)
+    return low * config.block_size

@@ -1,0 +1,265 @@
+"""The in-process Python API: the same engine and the same text as the server, without processes or HTTP.
+
+    llm = LLM()
+    llm.generate(["The capital of France is"], max_tokens=8, temperature=0)[0].text
+
+One `LLM` belongs to one thread. Requests that are given together, and streams that are read alternately, are batched.
+"""
+
+import secrets
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+from dayzero.checkpoint.open import open_checkpoint
+from dayzero.checkpoint.source import locate
+from dayzero.clock import SystemClock
+from dayzero.core.events import Logprob, RequestId, TokenEvent
+from dayzero.core.spec import EngineConfig, EngineSpec
+from dayzero.engine.build import build_engine
+from dayzero.errors import RequestError
+from dayzero.gateway.config import Limits
+from dayzero.gateway.generation import GenerationFields, resolve_max_tokens, sampling_params, shape_of
+from dayzero.gateway.stream import ChoiceStream, Delta, StreamRules
+from dayzero.text.chat import encode_chat
+from dayzero.text.template import ChatTemplate
+from dayzero.text.tokenizer import Tokenizer
+from dayzero.wire.messages import Submit
+
+DEFAULT_MAX_TOKENS = 256
+
+Messages = Sequence[Mapping[str, object]]
+Prompt = str | Sequence[int]
+Progress = Callable[[str, int, int], None]
+
+
+class SamplingOptions(TypedDict, total=False):
+    """As the server's fields of the same names; what is not given comes from the checkpoint, else is OpenAI's default.
+
+    logprobs, prompt_logprobs   how many alternatives to report beside each token
+    seed                        drawn if not given
+    """
+
+    max_tokens: int
+    temperature: float
+    top_p: float
+    top_k: int
+    min_p: float
+    presence_penalty: float
+    frequency_penalty: float
+    repetition_penalty: float
+    logit_bias: dict[int, float]
+    seed: int
+    n: int
+    stop: str | list[str]
+    stop_token_ids: list[int]
+    min_tokens: int
+    ignore_eos: bool
+    logprobs: int
+    prompt_logprobs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One finished choice.
+
+    token_ids         all that was generated; an end-of-sequence token is among them but not in `text`
+    finish_reason     "stop" or "length"
+    prompt_logprobs   None for the first token of the prompt
+    """
+
+    text: str
+    token_ids: list[int]
+    prompt_token_ids: list[int]
+    finish_reason: str
+    choice: int = 0
+    logprobs: list[Logprob] | None = None
+    prompt_logprobs: list[Logprob | None] | None = None
+    cached_tokens: int = 0
+
+
+@dataclass(slots=True)
+class _Running:
+    """A choice on its way."""
+
+    request_id: RequestId
+    prompt: list[int]
+    stream: ChoiceStream
+    events: deque[TokenEvent]
+
+
+class LLM:
+    """A model in this process.
+
+    model          None (the embedded one), a folder, a .gguf file or a hub id
+    dtype          "bfloat16", or "float32": the golden mode
+    offline        never ask the hub
+    chat_template  Jinja source that replaces the checkpoint's
+    Other options are those of `EngineConfig`. Raises ConfigError or CheckpointError.
+    """
+
+    def __init__(
+        self,
+        model: str | None = None,
+        *,
+        dtype: str = "bfloat16",
+        offline: bool = False,
+        chat_template: str | None = None,
+        progress: Progress = lambda stage, done, total: None,  # noqa: ARG005 - says nothing
+        **options: int | bool | None,
+    ) -> None:
+        path = locate(model, offline=offline, progress=progress)
+        config = EngineConfig(model=str(path), dtype=dtype, **options)  # type: ignore[arg-type]
+        self._engine, self.spec = build_engine(config, SystemClock(), progress)
+        checkpoint = open_checkpoint(Path(path))
+        self.tokenizer = Tokenizer.from_source(checkpoint.tokenizer)
+        self._generation = checkpoint.generation
+        source = chat_template or checkpoint.tokenizer.chat_template
+        self._template = None if source is None else ChatTemplate(source, checkpoint.tokenizer.named_tokens)
+        self._salt = secrets.token_hex(8)
+        self._running: dict[RequestId, _Running] = {}
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[str] | None = None,
+        *,
+        prompt_token_ids: Sequence[Sequence[int]] | None = None,
+        **options: Unpack[SamplingOptions],
+    ) -> list[Result]:
+        """Complete each prompt. Results come in the order of the prompts, the `n` choices of one side by side."""
+        return self._finish([self._encode(p) for p in _prompts(prompts, prompt_token_ids)], options)
+
+    def chat(
+        self, messages: Messages, *, tools: Messages | None = None, **options: Unpack[SamplingOptions]
+    ) -> list[Result]:
+        """Answer a conversation: one result for each of the `n` choices."""
+        return self._finish([self._encode_chat(messages, tools)], options)
+
+    def stream(self, prompt: Prompt | Messages, **options: Unpack[SamplingOptions]) -> Iterator[Delta]:
+        """Yield the text of one choice as it comes. Leaving the iterator early ends the request."""
+        tokens = self._encode_chat(prompt, None) if _is_chat(prompt) else self._encode(prompt)  # type: ignore[arg-type]
+        running = self._submit(tokens, options, choice=0)
+        try:
+            while not running.stream.is_finished:
+                delta = running.stream.push(self._next_event(running))
+                if delta is not None:
+                    yield delta
+        finally:
+            self._leave(running)
+
+    def _encode(self, prompt: Prompt) -> list[int]:
+        return self.tokenizer.encode_prompt(prompt) if isinstance(prompt, str) else list(prompt)
+
+    def _encode_chat(self, messages: Messages, tools: Messages | None) -> list[int]:
+        if self._template is None:
+            raise RequestError(
+                "the model has no chat template", param="messages", hint="pass chat_template, or use generate"
+            )
+        return encode_chat(self.tokenizer, self._template, messages, tools=tools)
+
+    def _finish(self, prompts: Sequence[list[int]], options: SamplingOptions) -> list[Result]:
+        choices = options.get("n", 1)
+        running: list[_Running] = []
+        try:
+            for prompt in prompts:
+                running.extend(self._submit(prompt, options, choice=choice) for choice in range(choices))
+            return [self._result(one) for one in running]
+        finally:
+            for one in running:
+                self._leave(one)
+
+    def _submit(self, prompt: list[int], options: SamplingOptions, *, choice: int) -> _Running:
+        own = dict(options)
+        logprobs, prompt_logprobs = own.pop("logprobs", None), own.pop("prompt_logprobs", None)
+        fields = GenerationFields(**own)  # type: ignore[arg-type]
+        shape = shape_of(fields, Limits())
+        max_tokens = resolve_max_tokens(
+            fields.max_tokens,
+            DEFAULT_MAX_TOKENS,
+            prompt_tokens=len(prompt),
+            context=self.spec.max_context,
+            param="prompts",
+        )
+        params = sampling_params(
+            fields,
+            self._generation,
+            max_tokens=max_tokens,
+            vocab_size=self.spec.vocab_size,
+            logprobs=logprobs,  # type: ignore[arg-type]
+            prompt_logprobs=prompt_logprobs,  # type: ignore[arg-type]
+        )
+        request_id = secrets.randbits(63)
+        rules = StreamRules(stops=shape.stops)
+        running = _Running(request_id, prompt, ChoiceStream(choice, self.tokenizer, rules), deque())
+        self._running[request_id] = running
+        self._engine.submit(
+            Submit(
+                request_id=request_id,
+                prompt=prompt,
+                params=params,
+                salt=self._salt,
+                policy_version=self.spec.policy_version,
+                choice=choice,
+            )
+        )
+        return running
+
+    def _next_event(self, running: _Running) -> TokenEvent:
+        """The request's next event; everyone else's are kept for them."""
+        while not running.events:
+            report = self._engine.step()
+            assert report is not None, "a request without its terminal event"
+            for event in report.events:
+                owner = self._running.get(event.request_id)
+                if owner is not None:
+                    owner.events.append(event)
+        return running.events.popleft()
+
+    def _result(self, running: _Running) -> Result:
+        texts: list[str] = []
+        token_ids: list[int] = []
+        logprobs: list[Logprob] = []
+        prompt_logprobs: list[Logprob | None] | None = None
+        finish = ""
+        while not running.stream.is_finished:
+            event = self._next_event(running)
+            delta = running.stream.push(event)
+            token_ids += event.tokens
+            logprobs += event.logprobs or []
+            prompt_logprobs = event.prompt_logprobs or prompt_logprobs
+            if delta is not None:
+                texts.append(delta.text)
+                finish = delta.finish or finish
+        kept = running.stream.num_tokens  # a stop string may have ended it before the event's last token
+        return Result(
+            text="".join(texts),
+            token_ids=token_ids[:kept],
+            prompt_token_ids=running.prompt,
+            finish_reason=finish,
+            choice=running.stream.index,
+            logprobs=logprobs[:kept] or None,
+            prompt_logprobs=prompt_logprobs,
+            cached_tokens=running.stream.cached_tokens,
+        )
+
+    def _leave(self, running: _Running) -> None:
+        self._running.pop(running.request_id, None)
+        self._engine.abort(running.request_id)
+
+
+def _prompts(
+    prompts: Prompt | Sequence[str] | None, prompt_token_ids: Sequence[Sequence[int]] | None
+) -> Sequence[Prompt]:
+    if (prompts is None) == (prompt_token_ids is None):
+        raise RequestError("give either prompts or prompt_token_ids", param="prompts")
+    if prompt_token_ids is not None:
+        return prompt_token_ids
+    if isinstance(prompts, str):
+        return [prompts]
+    return prompts  # type: ignore[return-value]
+
+
+def _is_chat(prompt: object) -> bool:
+    return isinstance(prompt, Sequence) and bool(prompt) and isinstance(prompt[0], Mapping)
