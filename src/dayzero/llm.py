@@ -17,7 +17,7 @@ from dayzero.checkpoint.open import open_checkpoint
 from dayzero.checkpoint.source import locate
 from dayzero.clock import SystemClock
 from dayzero.core.events import Logprob, RequestId, TokenEvent
-from dayzero.core.spec import EngineConfig, EngineSpec
+from dayzero.core.spec import EngineConfig
 from dayzero.engine.build import build_engine
 from dayzero.errors import RequestError
 from dayzero.gateway.config import Limits

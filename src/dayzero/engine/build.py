@@ -4,9 +4,8 @@ open checkpoint -> choose kernels -> size the KV pool -> load weights -> engine 
 """
 
 import hashlib
-import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,18 @@ import torch
 
 from dayzero.checkpoint.open import Checkpoint, open_checkpoint
 from dayzero.clock import Clock
-from dayzero.core.spec import EngineConfig, EngineSpec, KernelChoice
+from dayzero.core.spec import EngineConfig, EngineSpec
 from dayzero.engine.engine import Engine
-from dayzero.engine.resolve import Machine, machine, memory
+from dayzero.engine.resolve import Memory, machine, memory
 from dayzero.engine.runner import ModelRunner
 from dayzero.engine.scheduler import Scheduler, SchedulerLimits
 from dayzero.errors import ConfigError
 from dayzero.kernels.attention import KV_ALIGN
 from dayzero.kernels.registry import Kernels, select
 from dayzero.kv.cache import KVCache
+from dayzero.kv.groups import CacheGroup
 from dayzero.kv.store import KVStore
+from dayzero.models.family import Family
 from dayzero.models.loader import load
 from dayzero.models.registry import family_of
 
@@ -31,8 +32,24 @@ DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 Progress = Callable[[str, int, int], None]  # stage, done, total
 
 
-def build_engine(config: EngineConfig, clock: Clock, progress: Progress) -> tuple[Engine, EngineSpec]:
-    """Load the model that `config` names. Raises ConfigError or CheckpointError; takes about a second per GB."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnginePlan:
+    """What is known before a weight is read. `shape` has the served context."""
+
+    config: EngineConfig
+    checkpoint: Checkpoint
+    family: Family
+    shape: Any
+    dtype: torch.dtype
+    threads: int
+    groups: tuple[CacheGroup, ...]
+    weight_bytes: int
+    memory: Memory
+    kernels: Kernels
+
+
+def plan_engine(config: EngineConfig) -> EnginePlan:
+    """Read the checkpoint's headers, size the memory, choose kernels. Raises ConfigError or CheckpointError."""
     if config.dtype not in DTYPES:
         raise ConfigError(f"dtype not supported: {config.dtype}", hint="known: " + ", ".join(DTYPES))
     if config.block_size < 1 or KV_ALIGN % config.block_size:
@@ -47,55 +64,76 @@ def build_engine(config: EngineConfig, clock: Clock, progress: Progress) -> tupl
     groups = family.groups(shape, dtype.itemsize)
     weight_bytes = sum(tensor.num_weights for tensor in checkpoint.tensors.values()) * dtype.itemsize
     sizes = memory(config, groups, model_context=shape.max_context, weight_bytes=weight_bytes, machine=here)
-    shape = replace(shape, max_context=sizes.max_context)
-    kernels = select(dtype, shape.heads)
+    return EnginePlan(
+        config=config,
+        checkpoint=checkpoint,
+        family=family,
+        shape=replace(shape, max_context=sizes.max_context),
+        dtype=dtype,
+        threads=threads,
+        groups=groups,
+        weight_bytes=weight_bytes,
+        memory=sizes,
+        kernels=select(dtype, shape.heads),
+    )
+
+
+def build_engine(config: EngineConfig, clock: Clock, progress: Progress) -> tuple[Engine, EngineSpec]:
+    """Load the model that `config` names; takes about a second per GB. Raises ConfigError or CheckpointError."""
+    plan = plan_engine(config)
     weights = load(
-        family,
-        shape,
-        checkpoint.tensors,
-        dtype,
-        kernels,
+        plan.family,
+        plan.shape,
+        plan.checkpoint.tensors,
+        plan.dtype,
+        plan.kernels,
         lambda done, total: progress("weights", done, total),
     )
     store = KVStore(
-        groups,
-        sizes.num_blocks,
+        plan.groups,
+        plan.memory.num_blocks,
         config.block_size,
-        num_kv_heads=shape.heads.num_kv_heads,
-        head_dim=shape.heads.head_dim,
-        dtype=dtype,
+        num_kv_heads=plan.shape.heads.num_kv_heads,
+        head_dim=plan.shape.heads.head_dim,
+        dtype=plan.dtype,
     )
-    numerics_id = _numerics_id(config.dtype, threads, kernels)
-    spec = EngineSpec(
-        model=config.model,
-        family=family.name,
-        dtype=config.dtype,
-        vocab_size=shape.vocab_size,
-        max_context=sizes.max_context,
-        eos_token_ids=checkpoint.generation.eos_token_ids,
-        weight_bytes=weight_bytes,
-        block_size=config.block_size,
-        kv_blocks=sizes.num_blocks[0] - 1,
-        kv_bytes=sizes.kv_bytes,
-        max_requests=config.max_requests,
-        max_step_tokens=config.max_step_tokens,
-        threads=threads,
-        prefix_cache=config.prefix_cache,
-        numerics_id=numerics_id,
-        policy_version=_digest(checkpoint.fingerprint, numerics_id),
-        kernels=kernels.choices,
-    )
+    spec = _spec(plan)
     runner = ModelRunner(
-        family,
+        plan.family,
         weights,
-        kernels,
+        plan.kernels,
         store,
-        groups,
+        plan.groups,
         block_size=config.block_size,
         eos_token_ids=spec.eos_token_ids,
     )
-    cache = KVCache(groups, sizes.num_blocks, block_size=config.block_size, prefix_cache=config.prefix_cache)
+    cache = KVCache(plan.groups, plan.memory.num_blocks, block_size=config.block_size, prefix_cache=config.prefix_cache)
     return Engine(_scheduler(spec, cache, clock), runner, clock, spec), spec
+
+
+def _spec(plan: EnginePlan) -> EngineSpec:
+    """Frozen once the weights are loaded: only then are all row ranges probed."""
+    config = plan.config
+    numerics_id = _numerics_id(config.dtype, plan.threads, plan.kernels)
+    return EngineSpec(
+        model=config.model,
+        family=plan.family.name,
+        dtype=config.dtype,
+        vocab_size=plan.shape.vocab_size,
+        max_context=plan.memory.max_context,
+        eos_token_ids=plan.checkpoint.generation.eos_token_ids,
+        weight_bytes=plan.weight_bytes,
+        block_size=config.block_size,
+        kv_blocks=plan.memory.num_blocks[0] - 1,
+        kv_bytes=plan.memory.kv_bytes,
+        max_requests=config.max_requests,
+        max_step_tokens=config.max_step_tokens,
+        threads=plan.threads,
+        prefix_cache=config.prefix_cache,
+        numerics_id=numerics_id,
+        policy_version=_digest(plan.checkpoint.fingerprint, numerics_id),
+        kernels=plan.kernels.choices,
+    )
 
 
 def _scheduler(spec: EngineSpec, cache: KVCache, clock: Clock) -> Scheduler:

@@ -64,7 +64,7 @@ def main(endpoint: str) -> int:
         except DayzeroError as error:
             channel.send(Fatal(error.message, error.hint, error.exit_code))
             return error.exit_code
-        except Exception as error:  # noqa: BLE001 - the last handler of the process
+        except Exception as error:
             logger.error("engine failed", exc_info=True)
             channel.send(Fatal(f"engine failed: {type(error).__name__}", "see the engine's log", 1))
             return 1

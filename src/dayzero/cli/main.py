@@ -1,0 +1,47 @@
+"""`dayzero`: the verbs, and what an error looks like."""
+
+import sys
+from importlib import import_module
+from typing import Annotated, NoReturn
+
+import typer
+
+import dayzero
+from dayzero.errors import DayzeroError
+
+VERBS = ("serve", "chat", "generate", "bench", "doctor")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"dayzero {dayzero.__version__}")
+        raise typer.Exit
+
+
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="print it")] = False,
+) -> None:
+    """From a checkpoint to a production API, fast and faithful, on the hardware you have."""
+
+
+def run() -> NoReturn:
+    """Entry point. Only the verb that is asked for is imported: `serve` starts its engine in a tenth of a second."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
+    app.callback()(_root)
+    asked = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
+    for verb in [asked] if asked in VERBS else VERBS:
+        app.command(verb)(getattr(import_module(f"dayzero.cli.{verb}"), verb))
+    try:
+        app()
+    except DayzeroError as error:
+        print(f"error: {error.message}", file=sys.stderr)
+        if error.hint:
+            print(f"hint: {error.hint}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    run()
