@@ -1,1 +1,19 @@
-"""."""
+"""HTTP in front of one engine.
+
+app          routes, middleware and what they share, composed
+server       a socket, signals and draining
+config       what a gateway is told, and the limits of a request
+middleware   what every request passes: identity, errors, keys, bounds
+exchange     what one HTTP exchange has come to
+errors       what a client is told about any exception
+parse        a body to a typed request
+generation   fields common to text APIs, and sampling parameters from them
+service      what the views of text APIs share
+generate     the choices of one request at an engine
+stream       token events of one choice to text, log-probs and an end
+answer       deltas as server-sent events or as one body
+admission    how many requests may be in the system
+metrics      Prometheus
+openapi      the description of all this
+views        one file for each API
+"""

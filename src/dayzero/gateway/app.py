@@ -1,0 +1,149 @@
+"""The composition of one gateway: routes, what is around them, and what they share."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+import dayzero
+from dayzero.checkpoint.config import GenerationDefaults
+from dayzero.clock import Clock, SystemClock
+from dayzero.gateway import exchange, openapi
+from dayzero.gateway.admission import Admission
+from dayzero.gateway.config import GatewayConfig
+from dayzero.gateway.errors import reply_to
+from dayzero.gateway.generate import Generator
+from dayzero.gateway.metrics import Metrics
+from dayzero.gateway.middleware import Authenticate, BoundBody, ErrorBoundary, Exchanges
+from dayzero.gateway.service import TextService
+from dayzero.gateway.views.chat import ChatEncoder, ChatRenderer, ChatView
+from dayzero.gateway.views.completions import CompletionView
+from dayzero.gateway.views.health import HealthView, MetricsView, ReadyView, VersionView
+from dayzero.gateway.views.models import ModelsView, ModelView
+from dayzero.gateway.views.tokens import DetokenizeView, TokenizeView
+from dayzero.router.replica import Replica
+from dayzero.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """An ASGI application, and the admission that a server drains.
+
+    routes   path and method of everything that is served, /openapi.json included
+    """
+
+    app: ASGIApp
+    admission: Admission
+    routes: tuple[tuple[str, str], ...]
+
+
+def create_app(
+    config: GatewayConfig,
+    replica: Replica,
+    tokenizer: Tokenizer,
+    *,
+    renderer: ChatRenderer | None,
+    defaults: GenerationDefaults,
+    secret: bytes | None = None,
+    clock: Clock | None = None,
+) -> Gateway:
+    """Build a gateway in front of a replica that has started.
+
+    renderer   the model's chat template; None: it has none, and chat is refused
+    secret     of the deployment, for the prefix-cache salts; None: drawn, so no other process shares a prefix
+    """
+    clock = clock or SystemClock()
+    admission = Admission(config.max_in_flight)
+    metrics = Metrics(lambda: replica.load, admission)
+    service = TextService(
+        config=config,
+        replica=replica,
+        tokenizer=tokenizer,
+        defaults=defaults,
+        admission=admission,
+        generator=Generator(replica, tokenizer, metrics, clock),
+        clock=clock,
+        secret=secret or secrets.token_bytes(32),
+    )
+    endpoints = _endpoints(service, ChatEncoder(service, renderer), metrics)
+    api = _routed(endpoints)
+    app: ASGIApp = BoundBody(api, config.limits.body_bytes)
+    app = Authenticate(app, config.api_keys)
+    app = ErrorBoundary(app, config.limits.header_bytes)
+    if config.cors_origins:
+        app = CORSMiddleware(
+            app,
+            allow_origins=config.cors_origins,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            expose_headers=[
+                "x-request-id",
+                "x-ignored-fields",
+                "openai-processing-ms",
+                "retry-after",
+                "retry-after-ms",
+            ],
+        )
+    routes = tuple((route.path, method) for route in api.routes for method in sorted(route.methods))  # type: ignore[attr-defined]
+    return Gateway(Exchanges(app, clock, metrics), admission, routes)
+
+
+def _endpoints(service: TextService, encoder: ChatEncoder, metrics: Metrics) -> dict[tuple[str, str], ASGIApp]:
+    """What serves each method and path."""
+    models = ModelsView(service)
+    return {
+        ("POST", "/v1/chat/completions"): ChatView(service, encoder),
+        ("POST", "/v1/completions"): CompletionView(service),
+        ("GET", "/v1/models"): models,
+        ("GET", "/v1/models/{model:path}"): ModelView(models),
+        ("POST", "/tokenize"): TokenizeView(service, encoder),
+        ("POST", "/detokenize"): DetokenizeView(service),
+        ("GET", "/health"): HealthView(service.replica),
+        ("GET", "/ready"): ReadyView(service.replica, service.admission),
+        ("GET", "/version"): VersionView(service.replica),
+        ("GET", "/metrics"): MetricsView(metrics),
+    }
+
+
+def _routed(endpoints: Mapping[tuple[str, str], ASGIApp]) -> FastAPI:
+    """FastAPI routes and describes; the endpoints are plain ASGI, so nothing stands between them and the socket."""
+    api = FastAPI(
+        title="dayzero",
+        version=dayzero.__version__,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        exception_handlers={HTTPException: _answer, Exception: _answer},
+    )
+    for (method, path), endpoint in endpoints.items():
+        api.router.routes.append(Route(path, _Named(path, endpoint), methods=[method]))
+    document = openapi.document(dayzero.__version__)
+    api.openapi = lambda: document  # type: ignore[method-assign]
+    return api
+
+
+class _Named:
+    """Writes down which route was taken, for the log and the metrics."""
+
+    def __init__(self, path: str, endpoint: ASGIApp) -> None:
+        self._path = path
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange.of(scope).route = self._path
+        await self._endpoint(scope, receive, send)
+
+
+async def _answer(_: Request, error: Exception) -> Response:
+    """The framework's own errors, in our form."""
+    reply = reply_to(error)
+    response = Response(reply.body, reply.status)
+    response.raw_headers = list(reply.headers)
+    return response

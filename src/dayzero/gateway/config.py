@@ -1,0 +1,69 @@
+"""What the gateway is told: frozen values, printed at start-up except for the keys."""
+
+from dataclasses import dataclass, field
+
+from dayzero.errors import ConfigError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """Bounds of one HTTP request, each enforced before the text is tokenized.
+
+    header_bytes      of all names and values together (CVE-2025-48956)
+    body_bytes        counted while it streams in; Content-Length is not trusted
+    choices           `n`, for each of the prompts
+    chars_per_token   a text longer than this many characters for each token of the context is not even tokenized
+    body_read_s       time for a client to deliver its body
+    """
+
+    header_bytes: int = 16 * 2**10
+    body_bytes: int = 4 * 2**20
+    body_read_s: float = 60.0
+    json_depth: int = 64
+    messages: int = 2048
+    prompts: int = 64
+    choices: int = 16
+    stops: int = 16
+    stop_chars: int = 256
+    stop_token_ids: int = 128
+    logit_biases: int = 1024
+    chars_per_token: int = 128
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GatewayConfig:
+    """One gateway.
+
+    api_keys            empty: everyone may do everything; each key is a tenant of its own
+    max_in_flight       engine requests in the system, those that wait included; `n` choices count n times
+    default_max_tokens  of a chat that does not say; less where the context is shorter
+    request_timeout_s   from the first byte of a request to its last token
+    write_timeout_s     how long a client may leave a full connection unread
+    keep_alive_s        silence after which a stream gets a comment, and how often write time-outs are looked for
+    drain_timeout_s     how long streams may go on after SIGTERM
+    strict              an unknown field is an error instead of a response header
+    """
+
+    served_model_name: str
+    host: str = "127.0.0.1"
+    port: int = 8000
+    api_keys: tuple[str, ...] = field(default=(), repr=False)
+    cors_origins: tuple[str, ...] = ()
+    strict: bool = False
+    max_in_flight: int = 1024
+    default_max_tokens: int = 2048
+    request_timeout_s: float = 600.0
+    write_timeout_s: float = 60.0
+    keep_alive_s: float = 15.0
+    drain_timeout_s: float = 30.0
+    limits: Limits = Limits()
+
+    def __post_init__(self) -> None:
+        if not self.served_model_name.isprintable() or not self.served_model_name:
+            raise ConfigError(f"served model name: {self.served_model_name!r}", hint="use printable characters")
+        if not 0 <= self.port < 65536:
+            raise ConfigError(f"port out of range: {self.port}")
+        if any(not key or not key.isascii() or key != key.strip() for key in self.api_keys):
+            raise ConfigError("an api key is empty, has spaces around it or is not ASCII")
+        if self.max_in_flight < 1:
+            raise ConfigError(f"max_in_flight: {self.max_in_flight} is below 1")

@@ -1,0 +1,156 @@
+"""Runs the choices of one API request at an engine, and sees to it that all of them end.
+
+Knows no HTTP and no view: it is given a sink for deltas.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import hmac
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from dayzero.clock import Clock
+from dayzero.core.sampling import SamplingParams
+from dayzero.errors import InternalError
+from dayzero.gateway.errors import DeadlinePassed, root_cause
+from dayzero.gateway.metrics import Metrics
+from dayzero.gateway.stream import ChoiceStream, Delta, Echo, StreamRules
+from dayzero.router.replica import Replica
+from dayzero.text.tokenizer import Tokenizer
+from dayzero.wire.messages import Submit
+
+Sink = Callable[[Delta], Awaitable[None]]
+
+# The engine ends a late request itself, with TIMEOUT; this is for an engine that hangs.
+_DEADLINE_GRACE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt; its limit on output depends on its length, so it has parameters of its own."""
+
+    tokens: list[int]
+    params: SamplingParams
+    echo: Echo | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """One API request, ready to run: every prompt gets `num_choices` choices.
+
+    received_s   on the gateway's clock
+    """
+
+    prompts: Sequence[Prompt]
+    num_choices: int
+    rules: StreamRules
+    salt: str
+    tenant: str
+    priority: int
+    received_s: float
+    deadline_s: float
+
+    @property
+    def prompt_tokens(self) -> int:
+        return sum(len(prompt.tokens) for prompt in self.prompts)
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one API request; a prompt counts once, however many choices it has."""
+
+    prompt_tokens: int
+    output_tokens: int
+    cached_tokens: int
+
+
+class Generator:
+    """Turns work into deltas."""
+
+    def __init__(self, replica: Replica, tokenizer: Tokenizer, metrics: Metrics, clock: Clock) -> None:
+        self._replica = replica
+        self._tokenizer = tokenizer
+        self._metrics = metrics
+        self._clock = clock
+
+    def streams(self, work: Work) -> list[ChoiceStream]:
+        """One for each choice, in the order of their indices."""
+        return [
+            ChoiceStream(number * work.num_choices + choice, self._tokenizer, work.rules, prompt.echo)
+            for number, prompt in enumerate(work.prompts)
+            for choice in range(work.num_choices)
+        ]
+
+    async def run(self, work: Work, streams: Sequence[ChoiceStream], sink: Sink) -> Usage:
+        """Feed the sink until every choice has ended. However it is left, no choice goes on at the engine.
+
+        Raises DeadlinePassed, ReplicaLost or InternalError; the other choices are aborted then.
+        """
+        self._metrics.prompt_tokens.inc(work.prompt_tokens)
+        try:
+            async with asyncio.timeout(work.deadline_s + _DEADLINE_GRACE_S):
+                if len(streams) == 1:
+                    await self._run_choice(work, streams[0], sink)
+                else:
+                    async with asyncio.TaskGroup() as group:
+                        for stream in streams:
+                            group.create_task(self._run_choice(work, stream, sink))
+        except TimeoutError:
+            raise DeadlinePassed("the request took longer than it may") from None
+        except BaseExceptionGroup as bundle:
+            raise root_cause(bundle) from None
+        finally:
+            self._metrics.output_tokens.inc(sum(stream.num_tokens for stream in streams))
+        return usage_of(work, streams)
+
+    async def _run_choice(self, work: Work, stream: ChoiceStream, sink: Sink) -> None:
+        clock, metrics = self._clock, self._metrics
+        last_s = None
+        async with contextlib.aclosing(self._replica.generate(self._submit(work, stream.index))) as events:  # type: ignore[type-var]
+            async for event in events:
+                delta = stream.push(event)
+                if delta is not None:
+                    await sink(delta)
+                if event.tokens:
+                    now_s = clock.now_s()
+                    if last_s is None:
+                        metrics.time_to_first_token_s.observe(now_s - work.received_s)
+                    else:
+                        metrics.inter_token_latency_s.observe(now_s - last_s)
+                    last_s = now_s
+                    for _ in range(len(event.tokens) - 1):
+                        metrics.inter_token_latency_s.observe(0.0)
+                if stream.is_finished:
+                    return
+        raise InternalError("the engine's events ended without a terminal one")
+
+    def _submit(self, work: Work, index: int) -> Submit:
+        number, choice = divmod(index, work.num_choices)
+        prompt = work.prompts[number]
+        return Submit(
+            request_id=secrets.randbits(63),
+            prompt=prompt.tokens,
+            params=prompt.params,
+            salt=work.salt,
+            policy_version=self._replica.spec.policy_version,
+            tenant=work.tenant,
+            priority=work.priority,
+            deadline_s=work.deadline_s,
+            choice=choice,
+        )
+
+
+def usage_of(work: Work, streams: Sequence[ChoiceStream]) -> Usage:
+    """Cached tokens are those of each prompt's first choice: the others find what that one just computed."""
+    return Usage(
+        prompt_tokens=work.prompt_tokens,
+        output_tokens=sum(stream.num_tokens for stream in streams),
+        cached_tokens=sum(stream.cached_tokens for stream in streams[:: work.num_choices]),
+    )
+
+
+def derive_salt(secret: bytes, tenant: str, cache_salt: str) -> str:
+    """Who may share KV: the deployment's secret keeps the salt from being guessed, the tenant from being chosen."""
+    return hmac.new(secret, f"{tenant}\0{cache_salt}".encode(), hashlib.sha256).hexdigest()[:32]

@@ -1,0 +1,161 @@
+"""The fields that every text API shares, and what they come to: sampling parameters and stops.
+
+A value is the request's, else the checkpoint's generation_config.json, else OpenAI's default.
+"""
+
+import secrets
+from dataclasses import dataclass
+
+import msgspec
+
+from dayzero.checkpoint.config import GenerationDefaults
+from dayzero.core.sampling import SamplingParams, check
+from dayzero.errors import ContextTooLong, RequestError
+from dayzero.gateway.config import Limits
+
+_SEED_LOW = -(2**63)
+
+
+class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Extras of a stream."""
+
+    include_usage: bool | None = None
+
+
+class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
+    """What chat and completions have in common. None: not given.
+
+    seed              any 64-bit integer, signed or not; -1 and 2**64 - 1 are the same seed
+    priority          lower runs first
+    cache_salt        splits the caller's own prefix cache further; it can never reach another caller's
+    return_token_ids  add the ids of prompt and output to the answer
+    """
+
+    model: str | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: dict[int, float] | None = None
+    seed: int | None = None
+    n: int | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
+    min_tokens: int | None = None
+    max_tokens: int | None = None
+    ignore_eos: bool | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    priority: int | None = None
+    cache_salt: str | None = None
+    include_stop_str_in_output: bool | None = None
+    skip_special_tokens: bool | None = None
+    return_token_ids: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How much a request wants, checked before its text is looked at."""
+
+    num_choices: int  # for each prompt
+    stops: tuple[str, ...]
+    include_usage: bool
+
+
+def shape_of(fields: GenerationFields, limits: Limits) -> Shape:
+    """Check what needs no tokenizer."""
+    num_choices = 1 if fields.n is None else fields.n
+    if not 1 <= num_choices <= limits.choices:
+        raise RequestError(f"n out of range: {num_choices} (allowed: 1 to {limits.choices})", param="n")
+    if fields.stream_options is not None and not fields.stream:
+        raise RequestError("stream_options without stream", param="stream_options", hint="set stream to true")
+    if len(fields.stop_token_ids or ()) > limits.stop_token_ids:
+        raise RequestError(f"too many stop_token_ids (limit: {limits.stop_token_ids})", param="stop_token_ids")
+    if len(fields.logit_bias or ()) > limits.logit_biases:
+        raise RequestError(f"too many entries in logit_bias (limit: {limits.logit_biases})", param="logit_bias")
+    if not -(2**31) <= (fields.priority or 0) < 2**31:
+        raise RequestError(f"priority out of range: {fields.priority}", param="priority")
+    include_usage = fields.stream_options is not None and bool(fields.stream_options.include_usage)
+    return Shape(num_choices, _stops(fields.stop, limits), include_usage)
+
+
+def sampling_params(
+    fields: GenerationFields,
+    defaults: GenerationDefaults,
+    *,
+    max_tokens: int,
+    vocab_size: int,
+    logprobs: int | None,
+    prompt_logprobs: int | None = None,
+) -> SamplingParams:
+    """The parameters of every choice of a request. RequestError names the field that is out of bounds."""
+    params = SamplingParams(
+        max_tokens=max_tokens,
+        seed=_seed(fields.seed),
+        min_tokens=fields.min_tokens or 0,
+        temperature=_first(fields.temperature, defaults.temperature, 1.0),
+        top_p=_first(fields.top_p, defaults.top_p, 1.0),
+        top_k=_top_k(fields.top_k, defaults.top_k),
+        min_p=_first(fields.min_p, defaults.min_p, 0.0),
+        presence_penalty=fields.presence_penalty or 0.0,
+        frequency_penalty=fields.frequency_penalty or 0.0,
+        repetition_penalty=_first(fields.repetition_penalty, defaults.repetition_penalty, 1.0),
+        logit_bias=fields.logit_bias or {},
+        stop_token_ids=tuple(fields.stop_token_ids or ()),
+        ignore_eos=bool(fields.ignore_eos),
+        logprobs=logprobs,
+        prompt_logprobs=prompt_logprobs,
+    )
+    check(params, vocab_size)
+    return params
+
+
+def resolve_max_tokens(asked: int | None, default: int, *, prompt_tokens: int, context: int, param: str) -> int:
+    """How many tokens may be generated. ContextTooLong if what was asked does not fit, or no token does."""
+    room = context - prompt_tokens
+    wanted = default if asked is None else asked
+    if room < (1 if asked is None else 0) or (asked is not None and asked > room):
+        raise ContextTooLong(prompt_tokens=prompt_tokens, max_tokens=max(wanted, 1), limit=context, param=param)
+    return wanted if asked is not None else min(default, room)
+
+
+def check_text_size(num_chars: int, *, context: int, limits: Limits, param: str) -> None:
+    """Refuse a text that cannot fit the context before it is tokenized."""
+    limit = context * limits.chars_per_token
+    if num_chars > limit:
+        raise RequestError(
+            f"context too long: {num_chars} characters of text (limit: {context} tokens, at most {limit} characters)",
+            param=param,
+            code=ContextTooLong.code,
+        )
+
+
+def _stops(stop: str | list[str] | None, limits: Limits) -> tuple[str, ...]:
+    stops = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
+    if len(stops) > limits.stops:
+        raise RequestError(f"too many stop strings: {len(stops)} (limit: {limits.stops})", param="stop")
+    for text in stops:
+        if not 1 <= len(text) <= limits.stop_chars:
+            raise RequestError(f"stop string of {len(text)} characters (limit: 1 to {limits.stop_chars})", param="stop")
+    return stops
+
+
+def _seed(seed: int | None) -> int:
+    if seed is None:
+        return secrets.randbits(63)
+    if seed < _SEED_LOW:
+        raise RequestError(f"seed out of range: {seed} (allowed: 64-bit integers)", param="seed")
+    return seed % 2**64
+
+
+def _top_k(asked: int | None, default: int | None) -> int:
+    """0 is off; so is -1, which other servers use."""
+    chosen = (default or 0) if asked is None else asked
+    return 0 if chosen == -1 else chosen
+
+
+def _first(*values: float | None) -> float:
+    return next(value for value in values if value is not None)

@@ -1,0 +1,175 @@
+"""What every request passes on its way in, whichever route it is for. Plain ASGI, outermost first:
+
+Exchanges      an id, response headers, one log line, metrics
+(CORS)         Starlette's
+ErrorBoundary  any exception becomes an answer, or the end of one; nothing is raised to the server
+Authenticate   a key for every path but /health, decided on the raw path of the scope (CVE-2026-48710)
+BoundBody      bytes counted as they stream in
+"""
+
+import hashlib
+import hmac
+import logging
+from collections.abc import Sequence
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from dayzero.clock import Clock
+from dayzero.errors import BodyTooLarge, Unauthorized
+from dayzero.gateway import exchange
+from dayzero.gateway.errors import CLIENT_GONE_STATUS, ClientGone, HeadersTooLarge, Reply, reply_to, root_cause
+from dayzero.gateway.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+OPEN_PATHS = frozenset({"/health"})
+_MAX_IGNORED_CHARS = 1024
+
+
+class Exchanges:
+    """Gives each request its Exchange, and tells what became of it."""
+
+    def __init__(self, app: ASGIApp, clock: Clock, metrics: Metrics) -> None:
+        self._app = app
+        self._clock = clock
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        this = exchange.begin(scope, self._clock.now_s())
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                this.status = message["status"]
+                message = {**message, "headers": [*message["headers"], *self._headers(this)]}
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_headers)
+        finally:
+            self._report(scope, this)
+
+    def _headers(self, this: exchange.Exchange) -> list[tuple[bytes, bytes]]:
+        elapsed_ms = round((self._clock.now_s() - this.started_s) * 1000)
+        headers = [(b"x-request-id", this.id.encode()), (b"openai-processing-ms", b"%d" % elapsed_ms)]
+        if this.ignored_fields:
+            headers.append((b"x-ignored-fields", ", ".join(this.ignored_fields)[:_MAX_IGNORED_CHARS].encode()))
+        return headers
+
+    def _report(self, scope: Scope, this: exchange.Exchange) -> None:
+        elapsed_s = self._clock.now_s() - this.started_s
+        self._metrics.requests.labels(this.route, str(this.status)).inc()
+        self._metrics.request_s.observe(elapsed_s)
+        fields = {
+            "id": this.id,
+            "method": scope["method"] if scope["method"] in _METHODS else "other",
+            "route": this.route,
+            "status": this.status,
+            "ms": round(elapsed_s * 1000, 1),
+            "prompt_tokens": this.prompt_tokens,
+            "output_tokens": this.output_tokens,
+        }
+        log.info("request", extra=fields)
+
+
+class ErrorBoundary:
+    """The gateway's last handler."""
+
+    def __init__(self, app: ASGIApp, header_bytes: int) -> None:
+        self._app = app
+        self._header_bytes = header_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        is_started = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal is_started
+            is_started = True
+            await send(message)
+
+        try:
+            check_headers(scope, self._header_bytes)
+            await self._app(scope, receive, watched_send)
+        except Exception as raised:
+            error = root_cause(raised)
+            this = exchange.of(scope)
+            if isinstance(error, ClientGone):
+                this.status = CLIENT_GONE_STATUS
+                return
+            reply = reply_to(error)
+            if reply.status >= 500:
+                log.error("request failed", extra={"id": this.id}, exc_info=error)
+            if not is_started:
+                await send_reply(send, reply)
+
+
+class Authenticate:
+    """Lets a request pass with one of the keys, compared in constant time (CVE-2025-59425)."""
+
+    def __init__(self, app: ASGIApp, keys: Sequence[str]) -> None:
+        self._app = app
+        self._digests = [_digest(key.encode()) for key in keys]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._digests and scope["path"] not in OPEN_PATHS:
+            exchange.of(scope).tenant = self._tenant(scope)
+        await self._app(scope, receive, send)
+
+    def _tenant(self, scope: Scope) -> str:
+        """The digest of the caller's key. Unauthorized if it has none, or several."""
+        values = [value for name, value in scope["headers"] if name == b"authorization"]
+        scheme, _, key = values[0].partition(b" ") if len(values) == 1 else (b"", b"", b"")
+        offered = _digest(key.strip())
+        # No early exit: how long the comparison takes says nothing about which key came close.
+        matches = [hmac.compare_digest(offered, digest) for digest in self._digests]
+        if scheme.lower() != b"bearer" or not any(matches):
+            raise Unauthorized("no valid api key", hint="send it as 'Authorization: Bearer <key>'")
+        return offered.hex()
+
+
+class BoundBody:
+    """Refuses a body over the limit, before the first byte if it is announced, else when the limit is reached."""
+
+    def __init__(self, app: ASGIApp, limit_bytes: int) -> None:
+        self._app = app
+        self._limit_bytes = limit_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        for name, value in scope["headers"]:
+            if name == b"content-length" and (not value.isdigit() or int(value[:20]) > self._limit_bytes):
+                raise self._refusal()
+        num_bytes = 0
+
+        async def counted_receive() -> Message:
+            nonlocal num_bytes
+            message = await receive()
+            num_bytes += len(message.get("body", b""))
+            if num_bytes > self._limit_bytes:
+                raise self._refusal()
+            return message
+
+        await self._app(scope, counted_receive, send)
+
+    def _refusal(self) -> BodyTooLarge:
+        return BodyTooLarge(f"request body too large (limit: {self._limit_bytes} bytes)")
+
+
+def check_headers(scope: Scope, limit_bytes: int) -> None:
+    """HeadersTooLarge if names, values, path and query are longer than the limit together."""
+    num_bytes = sum(len(name) + len(value) for name, value in scope["headers"])
+    num_bytes += len(scope.get("raw_path") or b"") + len(scope["query_string"])
+    if num_bytes > limit_bytes:
+        raise HeadersTooLarge(f"request headers too large: {num_bytes} bytes (limit: {limit_bytes})")
+
+
+async def send_reply(send: Send, reply: Reply) -> None:
+    await send({"type": "http.response.start", "status": reply.status, "headers": list(reply.headers)})
+    await send({"type": "http.response.body", "body": reply.body})
+
+
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.sha256(b"dayzero-key:" + key).digest()

@@ -1,0 +1,72 @@
+"""/openapi.json, made of the structs that requests are decoded into, so that it cannot drift from them."""
+
+from typing import Any
+
+import msgspec
+
+from dayzero.gateway.views.chat import ChatRequest
+from dayzero.gateway.views.completions import CompletionRequest
+from dayzero.gateway.views.tokens import DetokenizeRequest, TokenizeRequest
+
+_REF = "#/components/schemas/{name}"
+_JSON = "application/json"
+_SSE = "text/event-stream"
+
+_BODIES: tuple[tuple[str, str, type[msgspec.Struct], tuple[str, ...]], ...] = (
+    ("/v1/chat/completions", "Continue a conversation", ChatRequest, (_JSON, _SSE)),
+    ("/v1/completions", "Continue a prompt", CompletionRequest, (_JSON, _SSE)),
+    ("/tokenize", "Text or messages to token ids", TokenizeRequest, (_JSON,)),
+    ("/detokenize", "Token ids to text", DetokenizeRequest, (_JSON,)),
+)
+_PLAIN = (
+    ("/v1/models", "The served model", _JSON),
+    ("/v1/models/{model}", "One model by name", _JSON),
+    ("/health", "Whether the server works", _JSON),
+    ("/ready", "Whether a request would be taken now", _JSON),
+    ("/version", "Version of the server, the weights and the numerics", _JSON),
+    ("/metrics", "Prometheus metrics", "text/plain"),
+)
+
+
+def document(version: str) -> dict[str, Any]:
+    """The whole description."""
+    kinds = [kind for _, _, kind, _ in _BODIES]
+    _, schemas = msgspec.json.schema_components([*kinds, ErrorBody], ref_template=_REF)
+    paths: dict[str, Any] = {}
+    for path, summary, kind, media in _BODIES:
+        body = {"required": True, "content": {_JSON: {"schema": {"$ref": _REF.format(name=kind.__name__)}}}}
+        paths[path] = {"post": {"summary": summary, "requestBody": body, "responses": _responses(*media)}}
+    for path, summary, media_type in _PLAIN:
+        paths[path] = {"get": {"summary": summary, "responses": _responses(media_type)}}
+    paths["/v1/models/{model}"]["get"]["parameters"] = [
+        {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
+    ]
+    paths["/health"]["get"]["security"] = []
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "dayzero", "version": version},
+        "paths": paths,
+        "security": [{"key": []}],
+        "components": {"schemas": schemas, "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+    }
+
+
+class ErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
+    """Every answer that is no success."""
+
+    error: ErrorDetail
+
+
+def _responses(*media_types: str) -> dict[str, Any]:
+    error = {"description": "Error", "content": {_JSON: {"schema": {"$ref": _REF.format(name="ErrorBody")}}}}
+    success = {"description": "Success", "content": {media_type: {} for media_type in media_types}}
+    return {"200": success, "default": error}

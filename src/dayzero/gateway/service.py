@@ -1,0 +1,113 @@
+"""What the views of text APIs share: from a body to a typed request, from text to tokens, from work to an answer."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from dayzero.checkpoint.config import GenerationDefaults
+from dayzero.clock import Clock
+from dayzero.errors import ReplicaLost, RequestError, UnknownModel
+from dayzero.gateway import exchange
+from dayzero.gateway.admission import Admission
+from dayzero.gateway.answer import Format, answer_stream, answer_whole
+from dayzero.gateway.config import GatewayConfig
+from dayzero.gateway.generate import Generator, Prompt, Work, derive_salt
+from dayzero.gateway.generation import GenerationFields, Shape
+from dayzero.gateway.parse import FieldRules, parse_object, read_body, to_struct
+from dayzero.gateway.stream import StreamRules
+from dayzero.router.replica import Replica
+from dayzero.text.tokenizer import Tokenizer
+
+T = TypeVar("T", bound=msgspec.Struct)
+R = TypeVar("R")
+
+# Below this, tokenizing takes less than handing it to a thread and back.
+THREAD_FROM_CHARS = 4096
+_SALT_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
+_MAX_SALT_CHARS = 128
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextService:
+    """One model behind one gateway.
+
+    secret   of the deployment; keys the prefix-cache salts
+    """
+
+    config: GatewayConfig
+    replica: Replica
+    tokenizer: Tokenizer
+    defaults: GenerationDefaults
+    admission: Admission
+    generator: Generator
+    clock: Clock
+    secret: bytes
+
+    @property
+    def context(self) -> int:
+        return self.replica.spec.max_context
+
+    async def read(self, scope: Scope, receive: Receive, kind: type[T], rules: FieldRules) -> T:
+        """The typed body of a request. RequestError names the field at fault."""
+        limits = self.config.limits
+        body = await read_body(receive, within_s=limits.body_read_s)
+        fields = parse_object(body, max_depth=limits.json_depth)
+        request, ignored = to_struct(fields, kind, rules, strict=self.config.strict)
+        exchange.of(scope).ignored_fields += ignored
+        self._check_model(fields.get("model"))
+        return request
+
+    async def tokenize(self, num_chars: int, encode: Callable[[], R]) -> R:
+        """Call `encode`, which works on so many characters, where it does not keep the loop from others."""
+        return await asyncio.to_thread(encode) if num_chars >= THREAD_FROM_CHARS else encode()
+
+    async def answer(
+        self,
+        prompts: list[Prompt],
+        fields: GenerationFields,
+        shape: Shape,
+        rules: StreamRules,
+        form: Format,
+        connection: tuple[Scope, Receive, Send],
+    ) -> None:
+        """Generate and answer, as a stream or at once."""
+        if not self.replica.is_alive:
+            raise ReplicaLost("no engine is left")
+        scope, receive, send = connection
+        this = exchange.of(scope)
+        work = Work(
+            prompts=prompts,
+            num_choices=shape.num_choices,
+            rules=rules,
+            salt=derive_salt(self.secret, this.tenant, check_salt(fields.cache_salt)),
+            tenant=this.tenant,
+            priority=fields.priority or 0,
+            received_s=this.started_s,
+            deadline_s=max(0.0, this.started_s + self.config.request_timeout_s - self.clock.now_s()),
+        )
+        this.prompt_tokens = work.prompt_tokens
+        if fields.stream:
+            await answer_stream(self.generator, work, form, scope, receive, send, config=self.config, clock=self.clock)
+        else:
+            await answer_whole(self.generator, work, form, scope, receive, send, config=self.config)
+
+    def _check_model(self, name: object) -> None:
+        if name is not None and name != self.config.served_model_name:
+            raise UnknownModel(
+                f"no such model: {str(name)[:100]}", param="model", hint=f"served: {self.config.served_model_name}"
+            )
+
+
+def check_salt(salt: str | None) -> str:
+    """A client's own salt, "" if it gave none (CVE-2026-105756: a loose one reaches the engine)."""
+    if salt is None:
+        return ""
+    if not 1 <= len(salt) <= _MAX_SALT_CHARS or not _SALT_CHARS.issuperset(salt):
+        raise RequestError(
+            "malformed cache_salt", param="cache_salt", hint=f"use 1 to {_MAX_SALT_CHARS} of A-Z a-z 0-9 _ -"
+        )
+    return salt

@@ -1,0 +1,197 @@
+"""The one event stream of a choice: token events become pieces of text, log-probs and an end.
+
+A plain answer is this stream, collected. The result does not depend on how tokens were spread over events.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dayzero.core.events import FinishReason, Logprob, TokenEvent
+from dayzero.errors import InternalError
+from dayzero.gateway.errors import DeadlinePassed
+from dayzero.text.detokenizer import Detokenizer
+from dayzero.text.stop import StopMatcher
+from dayzero.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """A token beside its log-probability, None for the first of a prompt.
+
+    offset   characters of the choice's text before the token
+    """
+
+    token: int
+    offset: int
+    logprob: Logprob | None
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """What a choice gained. `finish` is "stop" or "length" in its last delta, else None.
+
+    scored      tokens whose text is out now, with it or before it
+    token_ids   tokens generated since the last delta, their text being out or not
+    """
+
+    index: int
+    text: str
+    finish: str | None = None
+    scored: list[Scored] = field(default_factory=list)
+    token_ids: list[int] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamRules:
+    """How the tokens of a request's choices are shown.
+
+    scored           log-probs were asked for
+    score_end        the end-of-sequence token has a log-prob too, though it is no text: completions, not chat
+    show_stop        the stop string, and the text of a stop token, are part of the output
+    """
+
+    stops: tuple[str, ...] = ()
+    show_stop: bool = False
+    skip_special: bool = True
+    scored: bool = False
+    score_end: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Echo:
+    """A prompt that is shown before its output."""
+
+    text: str
+    tokens: Sequence[int]
+
+
+class ChoiceStream:
+    """One choice of one prompt. `push` each event in order, until `is_finished`.
+
+    num_tokens      tokens generated, up to the one that completed a stop string or ended the sequence
+    cached_tokens   prompt tokens that the engine had in its cache
+    """
+
+    def __init__(self, index: int, tokenizer: Tokenizer, rules: StreamRules, echo: Echo | None = None) -> None:
+        self.index = index
+        self.num_tokens = 0
+        self.cached_tokens = 0
+        self.is_finished = False
+        self._tokenizer = tokenizer
+        self._rules = rules
+        self._echo = echo
+        self._offset = 0 if echo is None else len(echo.text)
+        self._detokenizer = Detokenizer(tokenizer, skip_special=rules.skip_special)
+        self._matcher = StopMatcher(rules.stops, include_stop=rules.show_stop)
+        self._produced = 0  # characters that came out of the detokenizer
+        self._withheld: list[tuple[int, int, Logprob]] = []  # start, end, log-prob of tokens whose text is not out
+
+    def push(self, event: TokenEvent) -> Delta | None:
+        """What the event brings to show, or None. Raises what the engine says went wrong."""
+        if event.finish in _FAILURES:
+            raise _failure(event)
+        if event.cached_tokens is not None:
+            self.cached_tokens = event.cached_tokens
+        echo = self._take_echo(event)
+        if self._rules.stops or self._rules.scored:
+            text, scored, count = self._push_singly(event)
+        else:
+            text, scored, count = self._push_together(event)
+        self.num_tokens += count
+        finish = self._finish(event)
+        if echo is not None:
+            text = echo.text + text
+            scored = echo.scored + scored
+        if not text and finish is None and not scored:
+            return None
+        return Delta(self.index, text, finish, scored, event.tokens[:count])
+
+    def _push_together(self, event: TokenEvent) -> tuple[str, list[Scored], int]:
+        """The hot path: nothing depends on which token ends where."""
+        tokens = event.tokens
+        if event.finish is None:
+            return self._detokenizer.push(tokens), [], len(tokens)
+        shown = self._without_end(event)
+        return self._detokenizer.push(shown) + self._detokenizer.finish(), [], len(tokens)
+
+    def _push_singly(self, event: TokenEvent) -> tuple[str, list[Scored], int]:
+        """Token by token, so that a stop string ends the choice at the same token however they came."""
+        parts: list[str] = []
+        scored: list[Scored] = []
+        num_shown = len(self._without_end(event))
+        for i, token in enumerate(event.tokens):
+            start = self._produced
+            text = self._detokenizer.push((token,)) if i < num_shown else ""
+            self._produced += len(text)
+            parts.append(self._matcher.push(text))
+            if event.logprobs is not None and (i < num_shown or self._rules.score_end):
+                self._withheld.append((start, self._produced, event.logprobs[i]))
+            if self._matcher.is_stopped:
+                return "".join(parts), scored + self._release(), i + 1
+            scored += self._release()
+        if event.finish is not None:
+            parts.append(self._matcher.push(self._detokenizer.finish()))
+            parts.append(self._matcher.finish())
+            scored += self._release(is_last=True)
+        return "".join(parts), scored, len(event.tokens)
+
+    def _without_end(self, event: TokenEvent) -> list[int]:
+        """The tokens that are text: an end-of-sequence or stop token is not, unless it was asked for."""
+        if event.finish is FinishReason.STOP and not self._rules.show_stop:
+            return event.tokens[:-1]
+        return event.tokens
+
+    def _release(self, *, is_last: bool = False) -> list[Scored]:
+        """Tokens whose text is out; at a stop string, those that began before the cut."""
+        if not self._withheld:
+            return []
+        out = self._matcher.released
+        if is_last and not self._matcher.is_stopped:
+            count = len(self._withheld)
+        elif self._matcher.is_stopped:
+            count = sum(start < out for start, _, _ in self._withheld)
+        else:
+            count = sum(end <= out for _, end, _ in self._withheld)
+        released, self._withheld = self._withheld[:count], self._withheld[count:]
+        return [Scored(logprob.token, self._offset + start, logprob) for start, _, logprob in released]
+
+    def _finish(self, event: TokenEvent) -> str | None:
+        if self._matcher.is_stopped or event.finish is FinishReason.STOP:
+            self.is_finished = True
+            return "stop"
+        if event.finish is FinishReason.LENGTH:
+            self.is_finished = True
+            return "length"
+        return None
+
+    def _take_echo(self, event: TokenEvent) -> "_EchoDelta | None":
+        """The prompt's text and log-probs, with the first event."""
+        if self._echo is None:
+            return None
+        echo, self._echo = self._echo, None
+        if event.prompt_logprobs is None:
+            return _EchoDelta(echo.text, [])
+        detokenizer = Detokenizer(self._tokenizer, skip_special=self._rules.skip_special)
+        scored: list[Scored] = []
+        offset = 0
+        for token, logprob in zip(echo.tokens, event.prompt_logprobs, strict=True):
+            scored.append(Scored(token, offset, logprob))
+            offset += len(detokenizer.push((token,)))
+        return _EchoDelta(echo.text, scored)
+
+
+@dataclass(frozen=True, slots=True)
+class _EchoDelta:
+    text: str
+    scored: list[Scored]
+
+
+_FAILURES = frozenset({FinishReason.ERROR, FinishReason.TIMEOUT, FinishReason.ABORT})
+
+
+def _failure(event: TokenEvent) -> Exception:
+    if event.finish is FinishReason.TIMEOUT:
+        return DeadlinePassed("the request took longer than it may")
+    if event.finish is FinishReason.ABORT:
+        return InternalError("the engine ended a request that nobody had left")
+    return InternalError(event.error or "the engine could not go on")

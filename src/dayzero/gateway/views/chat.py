@@ -1,0 +1,298 @@
+"""POST /v1/chat/completions."""
+
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from dayzero.core.sampling import MAX_LOGPROBS
+from dayzero.errors import RequestError
+from dayzero.gateway.errors import UnsupportedParameter
+from dayzero.gateway.generate import Prompt, Usage
+from dayzero.gateway.generation import (
+    GenerationFields,
+    check_text_size,
+    resolve_max_tokens,
+    sampling_params,
+    shape_of,
+)
+from dayzero.gateway.parse import FieldRules
+from dayzero.gateway.service import TextService
+from dayzero.gateway.stream import Delta, Scored, StreamRules
+from dayzero.gateway.views.format import finite, token_bytes_and_text, usage_object
+from dayzero.text.chat import encode_rendering
+from dayzero.text.conversation import VARIABLES, Conversation, Rendering, conversation
+from dayzero.text.tokenizer import Tokenizer
+
+
+class ChatRequest(GenerationFields, frozen=True, kw_only=True):
+    """The fields that have an effect. `tools` are accepted beside `tool_choice` "none", which asks for none of them.
+
+    max_completion_tokens   wins over max_tokens, its older name
+    logprobs                report the chosen tokens; `top_logprobs` alternatives with each
+    chat_template_kwargs    values for the template's own variables, of a short list
+    """
+
+    messages: list[dict[str, Any]]
+    max_completion_tokens: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+
+
+RULES = FieldRules(
+    neutral={
+        "allowed_token_ids": (),
+        "audio": (),
+        "bad_words": ([],),
+        "chat_template": (),
+        "documents": ([],),
+        "echo": (False,),
+        "function_call": ("none", "auto"),
+        "functions": ([],),
+        "guided_choice": (),
+        "guided_grammar": (),
+        "guided_json": (),
+        "guided_regex": (),
+        "modalities": (["text"], []),
+        "prompt_logprobs": (),
+        "repetition_detection": (),
+        "response_format": ({"type": "text"},),
+        "structured_outputs": (),
+        "thinking_token_budget": (),
+        "truncate_prompt_tokens": (),
+        "web_search_options": (),
+    },
+    harmless=frozenset(
+        {
+            "metadata",
+            "moderation",
+            "parallel_tool_calls",
+            "prediction",
+            "prompt_cache_key",
+            "prompt_cache_options",
+            "prompt_cache_retention",
+            "request_id",
+            "safety_identifier",
+            "service_tier",
+            "session_id",
+            "store",
+            "user",
+        }
+    ),
+)
+
+
+class ChatRenderer(Protocol):
+    """A chat template that can be waited for; see `text.rendering.ConfinedTemplate`."""
+
+    async def render_conversation(self, chat: Conversation) -> Rendering: ...
+
+
+class ChatEncoder:
+    """Messages to tokens, for every view that takes messages. `renderer` None: the model has no chat template."""
+
+    def __init__(self, service: TextService, renderer: ChatRenderer | None) -> None:
+        self._service = service
+        self._renderer = renderer
+
+    async def encode(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *,
+        add_generation_prompt: bool | None,
+        continue_final_message: bool,
+        variables: Mapping[str, Any],
+    ) -> list[int]:
+        """Raises RequestError, naming the field, for what is no conversation or does not fit."""
+        service = self._service
+        if self._renderer is None:
+            raise RequestError(
+                "this model has no chat template",
+                param="messages",
+                hint="use /v1/completions, or serve it with --chat-template",
+            )
+        limits = service.config.limits
+        if len(messages) > limits.messages:
+            raise RequestError(f"too many messages: {len(messages)} (limit: {limits.messages})", param="messages")
+        if unknown := [name for name in variables if name not in VARIABLES]:
+            raise RequestError("not a variable of chat templates", param=f"chat_template_kwargs.{unknown[0][:64]}")
+        chat = conversation(
+            messages,
+            add_generation_prompt=not continue_final_message
+            if add_generation_prompt is None
+            else add_generation_prompt,
+            continue_final_message=continue_final_message,
+            **variables,
+        )
+        num_chars = sum(len(str(message["content"])) for message in chat.messages)
+        check_text_size(num_chars, context=service.context, limits=limits, param="messages")
+        rendering = await self._renderer.render_conversation(chat)
+        return await service.tokenize(len(rendering.text), lambda: encode_rendering(service.tokenizer, rendering))
+
+
+class ChatView:
+    """The endpoint."""
+
+    def __init__(self, service: TextService, encoder: ChatEncoder) -> None:
+        self._service = service
+        self._encoder = encoder
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        service = self._service
+        request = await service.read(scope, receive, ChatRequest, RULES)
+        shape = shape_of(request, service.config.limits)
+        num_logprobs = check_request(request)
+        with service.admission.admit(shape.num_choices):
+            tokens = await self._encoder.encode(
+                request.messages,
+                add_generation_prompt=request.add_generation_prompt,
+                continue_final_message=bool(request.continue_final_message),
+                variables=request.chat_template_kwargs or {},
+            )
+            params = sampling_params(
+                request,
+                service.defaults,
+                max_tokens=resolve_max_tokens(
+                    request.max_tokens if request.max_completion_tokens is None else request.max_completion_tokens,
+                    service.config.default_max_tokens,
+                    prompt_tokens=len(tokens),
+                    context=service.context,
+                    param="messages",
+                ),
+                vocab_size=service.replica.spec.vocab_size,
+                logprobs=num_logprobs,
+            )
+            rules = StreamRules(
+                stops=shape.stops,
+                show_stop=bool(request.include_stop_str_in_output),
+                skip_special=request.skip_special_tokens is not False,
+                scored=num_logprobs is not None,
+            )
+            form = ChatFormat(
+                service,
+                num_choices=shape.num_choices,
+                include_usage=shape.include_usage,
+                prompt_token_ids=tokens if request.return_token_ids else None,
+            )
+            await service.answer([Prompt(tokens, params)], request, shape, rules, form, (scope, receive, send))
+
+
+def check_request(request: ChatRequest) -> int | None:
+    """Check what chat adds to the common fields, and return how many alternatives the log-probs want."""
+    if request.tools and request.tool_choice != "none":
+        raise UnsupportedParameter("tools")
+    if request.tool_choice not in (None, "none", "auto"):
+        raise UnsupportedParameter("tool_choice")
+    if request.top_logprobs is not None:
+        if not request.logprobs:
+            raise RequestError("top_logprobs without logprobs", param="top_logprobs", hint="set logprobs to true")
+        if not 0 <= request.top_logprobs <= MAX_LOGPROBS:
+            raise RequestError(
+                f"top_logprobs out of range: {request.top_logprobs} (allowed: 0 to {MAX_LOGPROBS})",
+                param="top_logprobs",
+            )
+    return (request.top_logprobs or 0) if request.logprobs else None
+
+
+class ChatFormat:
+    """Chat completions on the wire. The parts of a chunk that never change are encoded once."""
+
+    def __init__(
+        self, service: TextService, *, num_choices: int, include_usage: bool, prompt_token_ids: list[int] | None
+    ) -> None:
+        self._tokenizer = service.tokenizer
+        self._num_choices = num_choices
+        self._include_usage = include_usage
+        self._prompt_token_ids = prompt_token_ids
+        self._encode = msgspec.json.Encoder().encode
+        self._envelope = {
+            "id": f"chatcmpl-{secrets.token_hex(16)}",
+            "created": int(time.time()),
+            "model": service.config.served_model_name,
+            "system_fingerprint": service.replica.spec.policy_version,
+        }
+        head = self._encode({**self._envelope, "object": "chat.completion.chunk"})[:-1]
+        self._heads = [b'data: %s,"choices":[{"index":%d,"delta":' % (head, i) for i in range(num_choices)]
+        self._last_head = b"data: " + head
+        self._tail = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
+
+    def opening(self) -> bytes:
+        role = b'{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}'
+        return b"".join(head + role + self._tail for head in self._heads)
+
+    def chunk(self, delta: Delta) -> bytes:
+        head = self._heads[delta.index]
+        event = b""
+        if delta.text or delta.scored or self._prompt_token_ids is not None:
+            logprobs = self._encode(self._logprobs(delta.scored)) if delta.scored else b"null"
+            token_ids = b""
+            if self._prompt_token_ids is not None:
+                token_ids = b',"token_ids":' + self._encode(delta.token_ids)
+            event = b"".join(
+                (
+                    head,
+                    b'{"content":',
+                    self._encode(delta.text),
+                    b'},"logprobs":',
+                    logprobs,
+                    b',"finish_reason":null',
+                    token_ids,
+                    b"}",
+                    self._tail,
+                )
+            )
+        if delta.finish is not None:
+            event += b'%s{},"logprobs":null,"finish_reason":"%s"}%s' % (head, delta.finish.encode(), self._tail)
+        return event
+
+    def closing(self, usage: Usage) -> bytes:
+        if not self._include_usage:
+            return b""
+        return self._last_head + b',"choices":[],"usage":' + self._encode(usage_object(usage)) + b"}\n\n"
+
+    def whole(self, choices: Sequence[Sequence[Delta]], usage: Usage) -> bytes:
+        body: dict[str, Any] = {
+            **self._envelope,
+            "object": "chat.completion",
+            "choices": [self._choice(index, deltas) for index, deltas in enumerate(choices)],
+            "usage": usage_object(usage),
+        }
+        if self._prompt_token_ids is not None:
+            body["prompt_token_ids"] = self._prompt_token_ids
+        return self._encode(body)
+
+    def _choice(self, index: int, deltas: Sequence[Delta]) -> dict[str, Any]:
+        scored = [entry for delta in deltas for entry in delta.scored]
+        choice: dict[str, Any] = {
+            "index": index,
+            "message": {"role": "assistant", "content": "".join(delta.text for delta in deltas), "refusal": None},
+            "logprobs": self._logprobs(scored) if scored else None,
+            "finish_reason": deltas[-1].finish,
+        }
+        if self._prompt_token_ids is not None:
+            choice["token_ids"] = [token for delta in deltas for token in delta.token_ids]
+        return choice
+
+    def _logprobs(self, scored: Sequence[Scored]) -> dict[str, Any]:
+        return {"content": [chat_logprob(self._tokenizer, entry) for entry in scored], "refusal": None}
+
+
+def chat_logprob(tokenizer: Tokenizer, entry: Scored) -> dict[str, Any]:
+    """One token as chat reports it: `token` may have U+FFFD in it, `bytes` are the token's own."""
+    assert entry.logprob is not None
+    return {
+        **token_bytes_and_text(tokenizer, entry.token),
+        "logprob": finite(entry.logprob.logprob),
+        "top_logprobs": [
+            {**token_bytes_and_text(tokenizer, token), "logprob": finite(logprob)}
+            for token, logprob in entry.logprob.top
+        ],
+    }

@@ -1,0 +1,256 @@
+"""POST /v1/completions: the older API, which evaluation tools use for log-likelihoods.
+
+A prompt's markup, such as <|im_start|>, becomes the special token: the caller owns the whole prompt, so there is no
+boundary inside it to protect. `parse_special: false` takes it literally.
+"""
+
+import secrets
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from dayzero.core.sampling import MAX_LOGPROBS
+from dayzero.errors import RequestError
+from dayzero.gateway.config import Limits
+from dayzero.gateway.generate import Prompt, Usage
+from dayzero.gateway.generation import (
+    GenerationFields,
+    check_text_size,
+    resolve_max_tokens,
+    sampling_params,
+    shape_of,
+)
+from dayzero.gateway.parse import FieldRules
+from dayzero.gateway.service import TextService
+from dayzero.gateway.stream import Delta, Echo, Scored, StreamRules
+from dayzero.gateway.views import chat
+from dayzero.gateway.views.format import finite, usage_object
+from dayzero.text.tokenizer import Tokenizer
+
+DEFAULT_MAX_TOKENS = 16  # OpenAI's
+
+
+class CompletionRequest(GenerationFields, frozen=True, kw_only=True):
+    """The fields that have an effect.
+
+    prompt              a string, token ids, or a list of either
+    logprobs            how many alternatives to report beside each chosen token
+    echo                the prompt comes before its output, its log-probs included; then max_tokens may be 0
+    add_special_tokens  start a text prompt with the model's beginning-of-sequence token, if it has one
+    parse_special       markup in a text prompt becomes the special token
+    """
+
+    prompt: str | list[str | int | list[int]]
+    logprobs: int | None = None
+    echo: bool | None = None
+    add_special_tokens: bool | None = None
+    parse_special: bool | None = None
+
+
+RULES = FieldRules(
+    neutral={
+        **{
+            name: values
+            for name, values in chat.RULES.neutral.items()
+            if name in ("allowed_token_ids", "bad_words", "response_format", "structured_outputs", "prompt_logprobs")
+            or name.startswith("guided_")
+            or name == "truncate_prompt_tokens"
+        },
+        "best_of": (1,),
+        "prompt_embeds": (),
+        "suffix": ("",),
+        "use_beam_search": (False,),
+    },
+    harmless=chat.RULES.harmless,
+)
+
+type_of_prompt = str | list[int]
+
+
+class CompletionView:
+    """The endpoint."""
+
+    def __init__(self, service: TextService) -> None:
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        service = self._service
+        request = await service.read(scope, receive, CompletionRequest, RULES)
+        shape = shape_of(request, service.config.limits)
+        check_request(request)
+        given = prompts_of(request.prompt, service.config.limits)
+        with service.admission.admit(shape.num_choices * len(given)):
+            prompts = [await self._prompt(request, prompt) for prompt in given]
+            rules = StreamRules(
+                stops=shape.stops,
+                show_stop=bool(request.include_stop_str_in_output),
+                skip_special=request.skip_special_tokens is not False,
+                scored=request.logprobs is not None,
+                score_end=True,
+            )
+            form = CompletionFormat(
+                service, prompts, num_choices=shape.num_choices, request=request, include_usage=shape.include_usage
+            )
+            await service.answer(prompts, request, shape, rules, form, (scope, receive, send))
+
+    async def _prompt(self, request: CompletionRequest, given: type_of_prompt) -> Prompt:
+        service = self._service
+        tokens = await self._tokens(request, given)
+        if not tokens:
+            raise RequestError("empty prompt", param="prompt", hint="the model needs at least one token")
+        vocab_size = service.replica.spec.vocab_size
+        for token in tokens:
+            if not 0 <= token < vocab_size:
+                raise RequestError(f"token id out of range: {token} (allowed: 0 to {vocab_size - 1})", param="prompt")
+        max_tokens = resolve_max_tokens(
+            request.max_tokens,
+            DEFAULT_MAX_TOKENS,
+            prompt_tokens=len(tokens),
+            context=service.context,
+            param="prompt",
+        )
+        prompt_logprobs = request.logprobs if request.echo else None
+        if request.echo and max_tokens == 0 and prompt_logprobs is None:
+            prompt_logprobs = 0  # something has to be computed, so that even this is an ordinary request
+        params = sampling_params(
+            request,
+            service.defaults,
+            max_tokens=max_tokens,
+            vocab_size=vocab_size,
+            logprobs=request.logprobs,
+            prompt_logprobs=prompt_logprobs,
+        )
+        return Prompt(tokens, params, self._echo(request, given, tokens))
+
+    async def _tokens(self, request: CompletionRequest, given: type_of_prompt) -> list[int]:
+        if not isinstance(given, str):
+            return given
+        service = self._service
+        check_text_size(len(given), context=service.context, limits=service.config.limits, param="prompt")
+        special = request.parse_special is not False
+        encode = service.tokenizer.encode if request.add_special_tokens is False else service.tokenizer.encode_prompt
+        return await service.tokenize(len(given), lambda: encode(given, special=special))
+
+    def _echo(self, request: CompletionRequest, given: type_of_prompt, tokens: list[int]) -> Echo | None:
+        if not request.echo:
+            return None
+        skip_special = request.skip_special_tokens is not False
+        text = given if isinstance(given, str) else self._service.tokenizer.decode(tokens, skip_special=skip_special)
+        return Echo(text, tokens)
+
+
+def check_request(request: CompletionRequest) -> None:
+    """Check what completions add to the common fields."""
+    if request.logprobs is not None and not 0 <= request.logprobs <= MAX_LOGPROBS:
+        raise RequestError(
+            f"logprobs out of range: {request.logprobs} (allowed: 0 to {MAX_LOGPROBS})", param="logprobs"
+        )
+
+
+def prompts_of(prompt: str | list[str | int | list[int]], limits: Limits) -> list[type_of_prompt]:
+    """The prompts of a request, of which there are four spellings."""
+    if isinstance(prompt, str):
+        return [prompt]
+    if not prompt:
+        raise RequestError("empty prompt", param="prompt")
+    if all(isinstance(item, int) for item in prompt):
+        return [prompt]  # type: ignore[list-item]
+    if len(prompt) > limits.prompts:
+        raise RequestError(f"too many prompts: {len(prompt)} (limit: {limits.prompts})", param="prompt")
+    if any(isinstance(item, int) for item in prompt):
+        raise RequestError("a prompt is either token ids or a list of prompts", param="prompt")
+    return prompt  # type: ignore[return-value]
+
+
+class CompletionFormat:
+    """Completions on the wire."""
+
+    def __init__(
+        self,
+        service: TextService,
+        prompts: Sequence[Prompt],
+        *,
+        num_choices: int,
+        request: CompletionRequest,
+        include_usage: bool,
+    ) -> None:
+        self._tokenizer = service.tokenizer
+        self._prompts = prompts
+        self._num_choices = num_choices
+        self._return_token_ids = bool(request.return_token_ids)
+        self._include_usage = include_usage
+        self._encode = msgspec.json.Encoder().encode
+        self._envelope = {
+            "id": f"cmpl-{secrets.token_hex(16)}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": service.config.served_model_name,
+            "system_fingerprint": service.replica.spec.policy_version,
+        }
+        self._head = b"data: " + self._encode(self._envelope)[:-1] + b',"choices":['
+        self._tail = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
+
+    def opening(self) -> bytes:
+        return b""
+
+    def chunk(self, delta: Delta) -> bytes:
+        return self._head + self._encode(self._choice(delta.index, [delta])) + self._tail
+
+    def closing(self, usage: Usage) -> bytes:
+        if not self._include_usage:
+            return b""
+        return self._head + b'],"usage":' + self._encode(usage_object(usage)) + b"}\n\n"
+
+    def whole(self, choices: Sequence[Sequence[Delta]], usage: Usage) -> bytes:
+        body: dict[str, Any] = {
+            **self._envelope,
+            "choices": [self._choice(index, deltas) for index, deltas in enumerate(choices)],
+            "usage": usage_object(usage),
+        }
+        return self._encode(body)
+
+    def _choice(self, index: int, deltas: Sequence[Delta]) -> dict[str, Any]:
+        scored = [entry for delta in deltas for entry in delta.scored]
+        choice: dict[str, Any] = {
+            "index": index,
+            "text": "".join(delta.text for delta in deltas),
+            "logprobs": legacy_logprobs(self._tokenizer, scored) if scored else None,
+            "finish_reason": deltas[-1].finish,
+        }
+        if self._return_token_ids:
+            choice["token_ids"] = [token for delta in deltas for token in delta.token_ids]
+            choice["prompt_token_ids"] = self._prompts[index // self._num_choices].tokens
+        return choice
+
+
+def legacy_logprobs(tokenizer: Tokenizer, scored: Sequence[Scored]) -> dict[str, Any]:
+    """Four parallel lists. The first token of a prompt has no log-prob.
+
+    The alternatives of a position include the chosen token, so there may be one more than asked for.
+    """
+    tops: list[dict[str, float] | None] = []
+    for entry in scored:
+        logprob = entry.logprob
+        if logprob is None:
+            tops.append(None)
+            continue
+        top = {token_name(tokenizer, token): finite(value) for token, value in logprob.top}
+        tops.append({**top, token_name(tokenizer, entry.token): finite(logprob.logprob)})
+    return {
+        "tokens": [token_name(tokenizer, entry.token) for entry in scored],
+        "token_logprobs": [None if entry.logprob is None else finite(entry.logprob.logprob) for entry in scored],
+        "top_logprobs": tops,
+        "text_offset": [entry.offset for entry in scored],
+    }
+
+
+def token_name(tokenizer: Tokenizer, token: int) -> str:
+    """A token as a key: its text, or `bytes:\\xNN...` if it is only a part of a character, so that no two collide."""
+    raw = tokenizer.token_bytes(token)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in raw)

@@ -1,0 +1,28 @@
+"""Values that several APIs write in the same way."""
+
+import math
+from typing import Any
+
+from dayzero.gateway.generate import Usage
+from dayzero.text.tokenizer import Tokenizer
+
+LOWEST_LOGPROB = -9999.0  # JSON has no infinity
+
+
+def finite(logprob: float) -> float:
+    return logprob if math.isfinite(logprob) else LOWEST_LOGPROB
+
+
+def token_bytes_and_text(tokenizer: Tokenizer, token: int) -> dict[str, Any]:
+    """A token as text, which may be a part of a character, and as the bytes that it really is."""
+    raw = tokenizer.token_bytes(token)
+    return {"token": raw.decode("utf-8", "replace"), "bytes": list(raw)}
+
+
+def usage_object(usage: Usage) -> dict[str, Any]:
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.prompt_tokens + usage.output_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+    }

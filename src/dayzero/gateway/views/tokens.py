@@ -1,0 +1,89 @@
+"""POST /tokenize and /detokenize, with the field names that users of other servers know."""
+
+from typing import Any
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from dayzero.errors import RequestError
+from dayzero.gateway.answer import send_json
+from dayzero.gateway.generation import check_text_size
+from dayzero.gateway.parse import FieldRules
+from dayzero.gateway.service import TextService
+from dayzero.gateway.views.chat import ChatEncoder
+
+RULES = FieldRules(neutral={"tools": ([],), "chat_template": ()})
+
+
+class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Either `prompt`, as /v1/completions tokenizes it, or `messages`, as chat does."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: list[dict[str, Any]] | None = None
+    add_special_tokens: bool | None = None
+    parse_special: bool | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    return_token_strs: bool | None = None
+
+
+class DetokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Token ids."""
+
+    tokens: list[int]
+    model: str | None = None
+
+
+class TokenizeView:
+    """Text or messages to ids."""
+
+    def __init__(self, service: TextService, encoder: ChatEncoder) -> None:
+        self._service = service
+        self._encoder = encoder
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        service = self._service
+        request = await service.read(scope, receive, TokenizeRequest, RULES)
+        with service.admission.admit(1):
+            tokens = await self._tokens(request)
+        body: dict[str, Any] = {"count": len(tokens), "max_model_len": service.context, "tokens": tokens}
+        if request.return_token_strs:
+            body["token_strs"] = [service.tokenizer.token_bytes(token).decode("utf-8", "replace") for token in tokens]
+        await send_json(send, msgspec.json.encode(body))
+
+    async def _tokens(self, request: TokenizeRequest) -> list[int]:
+        service = self._service
+        prompt = request.prompt
+        if (prompt is None) == (request.messages is None):
+            raise RequestError("give either prompt or messages", param="prompt")
+        if request.messages is not None:
+            return await self._encoder.encode(
+                request.messages,
+                add_generation_prompt=request.add_generation_prompt,
+                continue_final_message=bool(request.continue_final_message),
+                variables=request.chat_template_kwargs or {},
+            )
+        assert prompt is not None
+        check_text_size(len(prompt), context=service.context, limits=service.config.limits, param="prompt")
+        encode = service.tokenizer.encode if request.add_special_tokens is False else service.tokenizer.encode_prompt
+        special = request.parse_special is not False
+        return await service.tokenize(len(prompt), lambda: encode(prompt, special=special))
+
+
+class DetokenizeView:
+    """Ids to text, special tokens included."""
+
+    def __init__(self, service: TextService) -> None:
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        service = self._service
+        request = await service.read(scope, receive, DetokenizeRequest, FieldRules(neutral={}))
+        vocab_size = service.replica.spec.vocab_size
+        for token in request.tokens:
+            if not 0 <= token < vocab_size:
+                raise RequestError(f"token id out of range: {token} (allowed: 0 to {vocab_size - 1})", param="tokens")
+        text = service.tokenizer.decode(request.tokens, skip_special=False)
+        await send_json(send, msgspec.json.encode({"prompt": text}))

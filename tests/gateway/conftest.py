@@ -1,0 +1,223 @@
+"""A gateway over a fake replica and a tokenizer of single bytes: token i < 256 is byte i."""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+from tokenizers import AddedToken, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer as RawTokenizer
+
+from dayzero.checkpoint.config import GenerationDefaults
+from dayzero.core.events import FinishReason, Logprob, TokenEvent
+from dayzero.core.spec import EngineSpec
+from dayzero.gateway.app import Gateway, create_app
+from dayzero.gateway.config import GatewayConfig
+from dayzero.gateway.server import bind, create_server
+from dayzero.router.fake import FakeReplica
+from dayzero.text.conversation import Conversation, Rendering
+from dayzero.text.source import TokenizerJson, TokenizerSource
+from dayzero.text.template import ChatTemplate
+from dayzero.text.tokenizer import Tokenizer
+from dayzero.text.veil import Veil, alphabet_of
+from dayzero.wire.messages import Submit
+
+TEMPLATE = (
+    "{% for message in messages %}<|start|>{{ message.role }}\n{{ message.content }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
+)
+EOS, START, END = 256, 257, 258
+SPEC = EngineSpec(
+    model="fake",
+    family="fake",
+    dtype="float32",
+    vocab_size=260,
+    max_context=512,
+    eos_token_ids=(EOS,),
+    weight_bytes=0,
+    block_size=16,
+    kv_blocks=64,
+    kv_bytes=0,
+    max_requests=8,
+    max_step_tokens=64,
+    threads=1,
+    prefix_cache=True,
+    numerics_id="fake",
+    policy_version="fake-1",
+    kernels=(),
+)
+
+
+def byte_tokenizer() -> Tokenizer:
+    raw = RawTokenizer(models.BPE(vocab={_spelling(byte): byte for byte in range(256)}, merges=[]))
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    raw.decoder = decoders.ByteLevel()
+    raw.add_special_tokens([AddedToken(text, special=True) for text in ("<|eos|>", "<|start|>", "<|end|>")])
+    source = TokenizerSource(
+        vocabulary=TokenizerJson(json=raw.to_str()),
+        chat_template=TEMPLATE,
+        add_bos=False,
+        bos_token_id=None,
+        eos_token_ids=(EOS,),
+    )
+    return Tokenizer.from_source(source)
+
+
+def _spelling(byte: int) -> str:
+    """GPT-2's letter for a byte."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    return chr(byte) if byte in plain else chr(256 + [b for b in range(256) if b not in plain].index(byte))
+
+
+class PlainRenderer:
+    """The template without the processes around it."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self._template = ChatTemplate(TEMPLATE, {})
+        self._veil = Veil(alphabet_of(tokenizer.markup))
+
+    async def render_conversation(self, chat: Conversation) -> Rendering:
+        return self._template.render_veiled(chat, self._veil)
+
+
+def says(
+    text: str | bytes | Sequence[int], finish: FinishReason | None = FinishReason.STOP, *, per_event: int = 1
+) -> Callable[[Submit], list[TokenEvent]]:
+    """A script: these tokens, then the end-of-sequence token if `finish` is STOP."""
+    tokens = list(text.encode() if isinstance(text, str) else text) + [EOS] * (finish is FinishReason.STOP)
+
+    def script(submit: Submit) -> list[TokenEvent]:
+        parts = [tokens[i : i + per_event] for i in range(0, len(tokens), per_event)] or [[]]
+        events = []
+        for i, part in enumerate(parts):
+            logprobs = None
+            if submit.params.logprobs is not None:
+                logprobs = [_logprob(token, submit.params.logprobs) for token in part]
+            prompt_logprobs = None
+            if i == 0 and submit.params.prompt_logprobs is not None:
+                width = submit.params.prompt_logprobs
+                prompt_logprobs = [None, *(_logprob(token, width) for token in submit.prompt[1:])]
+            is_last = i == len(parts) - 1
+            events.append(
+                TokenEvent(
+                    submit.request_id,
+                    part,
+                    finish=finish if is_last else None,
+                    logprobs=logprobs,
+                    prompt_logprobs=prompt_logprobs,
+                    cached_tokens=3 if i == 0 else None,
+                )
+            )
+        return events
+
+    return script
+
+
+def _logprob(token: int, count: int) -> Logprob:
+    """The token itself is likeliest, at -0.5; then 65, 66, ..., at -1, -2, ..."""
+    top = [(token, -0.5), *((65 + i, -1.0 - i) for i in range(count))][:count]
+    return Logprob(token, -0.5, 1, tuple(top))
+
+
+@dataclass
+class Stand:
+    """One gateway and what is behind it."""
+
+    gateway: Gateway
+    replica: FakeReplica
+    config: GatewayConfig
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """One request through ASGI, without a socket."""
+
+        async def send() -> httpx.Response:
+            transport = httpx.ASGITransport(app=self.gateway.app)
+            async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=self.headers) as client:
+                return await client.request(method, path, **options)
+
+        return asyncio.run(send())
+
+    def post(self, path: str, body: object = None, **options: Any) -> httpx.Response:
+        if isinstance(body, bytes):
+            return self.request("POST", path, content=body, **options)
+        return self.request("POST", path, json=body, **options)
+
+    def chat(self, content: str = "hi", **fields: Any) -> httpx.Response:
+        return self.post("/v1/chat/completions", {"messages": [{"role": "user", "content": content}], **fields})
+
+    def complete(self, prompt: object = "hi", **fields: Any) -> httpx.Response:
+        return self.post("/v1/completions", {"prompt": prompt, **fields})
+
+
+@pytest.fixture(scope="session")
+def tokenizer() -> Tokenizer:
+    return byte_tokenizer()
+
+
+@pytest.fixture
+def make(tokenizer: Tokenizer) -> Callable[..., Stand]:
+    """Build a gateway: `make(script, max_in_flight=1, ...)`."""
+
+    def build(
+        script: Any = None, *, defaults: GenerationDefaults | None = None, clock: Any = None, **config: Any
+    ) -> Stand:
+        replica = FakeReplica(SPEC, script or says("hello"))
+        settings = GatewayConfig(served_model_name="tiny", **config)
+        gateway = create_app(
+            settings,
+            replica,
+            tokenizer,
+            renderer=PlainRenderer(tokenizer),
+            defaults=defaults or GenerationDefaults(),
+            secret=b"secret",
+            clock=clock,
+        )
+        return Stand(gateway, replica, settings)
+
+    return build
+
+
+def sse(response: httpx.Response) -> list[dict[str, Any]]:
+    """The events of a stream, which must end with [DONE]."""
+    assert response.headers["content-type"].startswith("text/event-stream")
+    events = [line for line in response.text.split("\n\n") if line and not line.startswith(":")]
+    assert all(event.startswith("data: ") for event in events)
+    assert events[-1] == "data: [DONE]"
+    return [json.loads(event.removeprefix("data: ")) for event in events[:-1]]
+
+
+@pytest.fixture
+def read_events() -> Callable[[httpx.Response], list[dict[str, Any]]]:
+    return sse
+
+
+@pytest.fixture
+def script_saying() -> Callable[..., Callable[[Submit], list[TokenEvent]]]:
+    return says
+
+
+@pytest.fixture
+def live() -> Callable[[Stand], Any]:
+    """Serve a gateway on a free port, in a thread: `with live(stand) as address: ...`."""
+    return run_live
+
+
+@contextmanager
+def run_live(stand: Stand) -> Iterator[tuple[str, int]]:
+    listener = bind(GatewayConfig(served_model_name="tiny", port=0))
+    listener.listen()
+    address = listener.getsockname()[:2]
+    server = create_server(stand.gateway, stand.config)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
+    thread.start()
+    try:
+        yield address
+    finally:
+        server.should_exit = True
+        thread.join()
