@@ -121,16 +121,14 @@ class World:
         return self.runner.decisions[-1]
 
 
-def submit(request_id, prompt, *, max_tokens=4, seed=0, salt="", committed=(), params=None, **kwargs):
+def submit(request_id, prompt, *, max_tokens=4, seed=0, committed=(), params=None, **kwargs):
     """A Submit; keywords that are fields of SamplingParams go in `params`."""
     return Submit(
         request_id=request_id,
         prompt=list(prompt),
         params=SamplingParams(max_tokens=max_tokens, seed=seed, **(params or {})),
-        salt=salt,
-        policy_version="v1",
         committed=list(committed),
-        **kwargs,
+        **{"salt": "", "policy_version": "v1", **kwargs},
     )
 
 
