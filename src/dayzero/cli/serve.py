@@ -1,0 +1,177 @@
+"""`dayzero serve`: the composition root of a server.
+
+The engine's process is spawned first and loads while this one imports its own libraries.
+"""
+
+import asyncio
+import socket
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dayzero import log
+from dayzero.checkpoint.open import Checkpoint, open_checkpoint
+from dayzero.checkpoint.source import locate
+from dayzero.cli.progress import Bars
+from dayzero.core.spec import EngineConfig, EngineSpec
+from dayzero.errors import ConfigError
+from dayzero.fleet.process import EngineProcess, ProcessReplica
+from dayzero.wire.messages import Loading
+
+if TYPE_CHECKING:
+    from dayzero.gateway.config import GatewayConfig
+    from dayzero.text.rendering import ConfinedTemplate
+    from dayzero.text.tokenizer import Tokenizer
+
+
+def serve(
+    model: Annotated[
+        str | None, typer.Argument(help="folder, .gguf file or hub id; none: the embedded SmolLM2-135M-Instruct")
+    ] = None,
+    host: Annotated[str, typer.Option(help="address to listen on")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
+    served_model_name: Annotated[str | None, typer.Option(help="what clients call it; default: its own name")] = None,
+    dtype: Annotated[str, typer.Option(help="bfloat16, or float32: the golden mode")] = "bfloat16",
+    max_context: Annotated[int | None, typer.Option(min=1, help="tokens; default: the model's")] = None,
+    max_requests: Annotated[int, typer.Option(min=1, help="running at once; more wait")] = 64,
+    kv_memory: Annotated[float | None, typer.Option(min=0.0, help="GiB; default: half of what is free")] = None,
+    chat_template: Annotated[Path | None, typer.Option(help="a Jinja file instead of the model's own")] = None,
+    api_key: Annotated[
+        list[str] | None, typer.Option(envvar="DAYZERO_API_KEY", help="clients must send one; repeatable")
+    ] = None,
+    cors_origin: Annotated[list[str] | None, typer.Option(help="browsers' origins that may call; repeatable")] = None,
+    strict: Annotated[bool, typer.Option("--strict", help="refuse unknown fields instead of listing them")] = False,
+    offline: Annotated[bool, typer.Option("--offline", help="never look at the hub")] = False,
+) -> None:
+    """Serve a model over the OpenAI API."""
+    log.configure()
+    template = None if chat_template is None else read_template(chat_template)
+    with Bars() as bars:
+        path = locate(model, offline=offline, progress=bars)
+    config = EngineConfig(
+        model=str(path),
+        dtype=dtype,
+        max_context=max_context,
+        max_requests=max_requests,
+        kv_memory_bytes=None if kv_memory is None else int(kv_memory * 2**30),
+    )
+    engine = EngineProcess(config)
+    try:
+        from dayzero.gateway.config import GatewayConfig  # the server's libraries: while the engine imports torch
+        from dayzero.gateway.server import bind
+
+        gateway_config = GatewayConfig(
+            served_model_name=served_model_name or default_name(model, path),
+            host=host,
+            port=port,
+            api_keys=tuple(api_key or ()),
+            cors_origins=tuple(cors_origin or ()),
+            strict=strict,
+        )
+        listener = bind(gateway_config)
+        checkpoint = open_checkpoint(path)
+        _run(_serve(engine, checkpoint, template, gateway_config, listener))
+    finally:
+        engine.close()
+
+
+async def _serve(
+    engine: EngineProcess,
+    checkpoint: Checkpoint,
+    template: str | None,
+    config: "GatewayConfig",
+    listener: socket.socket,
+) -> None:
+    from dayzero.gateway.app import create_app
+    from dayzero.gateway.server import serve as serve_http
+
+    replica, tokenizer, renderer = await _start(engine, checkpoint, template)
+    try:
+        gateway = create_app(config, replica, tokenizer, renderer=renderer, defaults=checkpoint.generation)
+        port = listener.getsockname()[1]
+        await serve_http(
+            gateway,
+            config,
+            listener,
+            on_started=lambda: announce(replica.spec, config.served_model_name, f"http://{config.host}:{port}"),
+        )
+    finally:
+        if renderer is not None:
+            await renderer.close()
+        await replica.close()
+
+
+async def _start(
+    engine: EngineProcess, checkpoint: Checkpoint, template: str | None
+) -> "tuple[ProcessReplica, Tokenizer, ConfinedTemplate | None]":
+    """Wait for the engine, and make the text side meanwhile. Either's error ends both."""
+    from dayzero.gateway.errors import root_cause
+    from dayzero.text.rendering import ConfinedTemplate
+    from dayzero.text.tokenizer import Tokenizer
+
+    with Bars() as bars:
+
+        def on_loading(loading: Loading) -> None:
+            bars(loading.stage, loading.done, loading.total)
+
+        renderer = None
+        try:
+            async with asyncio.TaskGroup() as starting:
+                replica = starting.create_task(ProcessReplica.start(engine, on_loading=on_loading))
+                tokenizer = await asyncio.to_thread(Tokenizer.from_source, checkpoint.tokenizer)
+                source = template or checkpoint.tokenizer.chat_template
+                if source is not None:
+                    renderer = ConfinedTemplate(source, checkpoint.tokenizer.named_tokens, markup=tokenizer.markup)
+                    await renderer.start()
+        except BaseExceptionGroup as bundle:
+            if renderer is not None:
+                await renderer.close()
+            raise root_cause(bundle) from None
+    return replica.result(), tokenizer, renderer
+
+
+def announce(spec: EngineSpec, name: str, url: str) -> None:
+    """What was decided, where it listens, and a line that works."""
+    print(f"model      {name} ({spec.family}, {spec.dtype}, {spec.weight_bytes / 2**20:.0f} MiB)")
+    print(f"context    {spec.max_context} tokens, {spec.max_requests} requests at once")
+    print(
+        f"KV pool    {spec.kv_blocks} blocks of {spec.block_size} tokens, {spec.kv_bytes / 2**30:.2f} GiB as it fills"
+    )
+    print(f"step       {spec.max_step_tokens} tokens, {spec.threads} threads")
+    print(f"version    policy {spec.policy_version}, numerics {spec.numerics_id}")
+    for choice in spec.kernels:
+        print(f"kernel     {choice.op:<16} {choice.implementation:<16} {choice.reason}")
+    print(f"listening  {url}\n")
+    print(
+        f"curl {url}/v1/chat/completions -H 'content-type: application/json' "
+        f'-d \'{{"messages": [{{"role": "user", "content": "Hello!"}}]}}\'',
+        flush=True,
+    )
+
+
+def default_name(model: str | None, path: Path) -> str:
+    """A hub id as it was given; else the name of the folder or file, without its format."""
+    if model is not None and not Path(model).expanduser().exists():
+        return model
+    name = path.resolve().name
+    return name.removesuffix(".gguf")
+
+
+def read_template(path: Path) -> str:
+    """The source of --chat-template."""
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"chat template not readable: {path}", hint=type(error).__name__) from None
+
+
+def _run(main: Coroutine[None, None, None]) -> None:
+    """On uvloop where there is one."""
+    try:
+        import uvloop
+    except ImportError:  # not built for this platform
+        asyncio.run(main)
+    else:
+        uvloop.run(main)
