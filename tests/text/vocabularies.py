@@ -58,24 +58,29 @@ WORDS = (
 )
 
 
-def reference_encode(text: str, source: TokenizerSource) -> list[int]:
+class ReferenceBpe:
     """Cut by the model's pattern, then merge the pair of lowest rank until none is left."""
-    vocabulary = source.vocabulary
-    ids = {piece: index for index, piece in enumerate(vocabulary.tokens)}
-    ranks = {tuple(merge.split(" ")): rank for rank, merge in enumerate(vocabulary.merges)}
-    alphabet = letters()
-    out = []
-    for word in _words(text, vocabulary.pre):
+
+    def __init__(self, source: TokenizerSource) -> None:
+        self._pre = source.vocabulary.pre
+        self._ids = {piece: index for index, piece in enumerate(source.vocabulary.tokens)}
+        self._ranks = {tuple(merge.split(" ")): rank for rank, merge in enumerate(source.vocabulary.merges)}
+
+    def encode(self, text: str) -> list[int]:
+        return [self._ids[part] for word in _words(text, self._pre) for part in self._parts(word)]
+
+    def _parts(self, word: str) -> list[str]:
+        alphabet = letters()
         parts = [alphabet[byte] for byte in word.encode()]
-        if vocabulary.pre == "llama-bpe" and "".join(parts) in ids:
-            parts = ["".join(parts)]
+        if self._pre == "llama-bpe" and "".join(parts) in self._ids:
+            return ["".join(parts)]
+        never = len(self._ranks)
         while len(parts) > 1:
-            rank, at = min((ranks.get(pair, 1 << 30), i) for i, pair in enumerate(itertools.pairwise(parts)))
-            if rank == 1 << 30:
+            rank, at = min((self._ranks.get(pair, never), i) for i, pair in enumerate(itertools.pairwise(parts)))
+            if rank == never:
                 break
             parts[at : at + 2] = [parts[at] + parts[at + 1]]
-        out += [ids[part] for part in parts]
-    return out
+        return parts
 
 
 def _words(text: str, pre: str) -> list[str]:
