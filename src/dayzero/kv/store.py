@@ -4,8 +4,10 @@ Knows nothing of who holds a block. Block 0 is never handed out: it stays zero, 
 has moved on or a call is padded, so that what is masked is at least finite.
 """
 
+import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -29,7 +31,7 @@ class KVStore:
         self._layers: dict[int, Tensor] = {}
         for group, blocks in zip(groups, num_blocks, strict=True):
             for layer in group.layers:
-                self._layers[layer] = torch.zeros(blocks, block_size, 2, num_kv_heads, head_dim, dtype=dtype)
+                self._layers[layer] = _zeros((blocks, block_size, 2, num_kv_heads, head_dim), dtype)
 
     def layer(self, index: int) -> Tensor:
         """The pool of one layer."""
@@ -44,3 +46,8 @@ class KVStore:
     @property
     def num_bytes(self) -> int:
         return sum(pool.numel() * pool.element_size() for pool in self._layers.values())
+
+
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Zeros that cost no memory until they are written: torch.zeros would touch every page of the pool."""
+    return torch.from_numpy(np.zeros(math.prod(shape) * dtype.itemsize, dtype=np.uint8)).view(dtype).view(shape)
