@@ -173,14 +173,12 @@ def _merges(source: GgufVocabulary) -> list[tuple[str, str]]:
         for piece, score, kind in zip(source.tokens, source.scores, source.token_types, strict=True)
         if kind in (1, USER_DEFINED)
     }
-    merges = [
-        (-score, -cut, piece[:cut], piece[cut:])
-        for piece, score in scores.items()
-        for cut in range(1, len(piece))
+    return [
+        (piece[:cut], piece[cut:])
+        for piece in sorted(scores, key=scores.__getitem__, reverse=True)
+        for cut in range(len(piece) - 1, 0, -1)
         if piece[:cut] in scores and piece[cut:] in scores
     ]
-    merges.sort()
-    return [(left, right) for _, _, left, right in merges]
 
 
 def _assemble(
