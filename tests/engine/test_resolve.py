@@ -1,0 +1,62 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dayzero.core.spec import EngineConfig
+from dayzero.engine.resolve import OVERHEAD_BYTES, Machine, machine, memory
+from dayzero.errors import ConfigError
+from dayzero.kv.groups import CacheGroup, CacheKind
+
+FULL = CacheGroup(kind=CacheKind.FULL, layers=(0,), bytes_per_token=1000)
+WINDOW = CacheGroup(kind=CacheKind.WINDOW, layers=(1,), bytes_per_token=5000, window=512)
+WEIGHTS = 10**8
+GIB = 2**30
+
+
+def config(**values: object) -> EngineConfig:
+    return EngineConfig(**{"model": "m", **values})  # type: ignore[arg-type]
+
+
+@given(
+    st.integers(1, 64),
+    st.integers(64, 100_000),
+    st.integers(OVERHEAD_BYTES + WEIGHTS + 10**6, 2**36),
+    st.sampled_from([(FULL,), (FULL, WINDOW)]),
+)
+def test_the_pool_stays_within_its_share_and_holds_the_served_context(
+    requests: int, context: int, free: int, groups: tuple[CacheGroup, ...]
+) -> None:
+    asked = config(max_requests=requests)
+    found = memory(asked, groups, model_context=context, weight_bytes=WEIGHTS, machine=Machine(2, free))
+    assert found.kv_bytes <= (free - WEIGHTS - OVERHEAD_BYTES) / 2
+    assert 0 < found.max_context <= context
+    assert (found.num_blocks[0] - 1) * asked.block_size >= found.max_context
+    assert found.num_blocks[0] - 1 <= requests * -(-context // asked.block_size)
+
+
+def test_a_window_takes_no_more_blocks_than_its_requests_can_use() -> None:
+    asked = config(max_requests=2, max_step_tokens=128)
+    found = memory(asked, (FULL, WINDOW), model_context=32768, weight_bytes=0, machine=Machine(2, 64 * GIB))
+    assert found.num_blocks[1] == 2 * ((512 + 128) // 16 + 2) + 1
+
+
+def test_a_context_beyond_the_models_is_refused_with_both_numbers() -> None:
+    with pytest.raises(ConfigError, match=r"9000.*8192"):
+        memory(config(max_context=9000), (FULL,), model_context=8192, weight_bytes=0, machine=Machine(2, GIB))
+
+
+def test_kv_memory_that_cannot_hold_the_asked_context_is_refused_with_both_numbers() -> None:
+    asked = config(max_context=8192, kv_memory_bytes=1_000_000)
+    with pytest.raises(ConfigError, match=r"holds 976 tokens.*8192"):
+        memory(asked, (FULL,), model_context=8192, weight_bytes=0, machine=Machine(2, GIB))
+
+
+def test_too_little_memory_says_how_much_is_there() -> None:
+    with pytest.raises(ConfigError, match="not enough memory"):
+        memory(config(), (FULL,), model_context=8192, weight_bytes=WEIGHTS, machine=Machine(2, WEIGHTS))
+
+
+def test_a_machine_has_cores_and_memory() -> None:
+    here = machine()
+    assert here.cores >= 1
+    assert here.free_bytes > 0
