@@ -20,6 +20,7 @@ from dayzero.errors import CheckpointError, UnsupportedModel
 Config = dict[str, Any]
 
 MAX_LAYERS = 4096
+MAX_TOKEN_ID = 1 << 31
 
 # What transformers' config classes assume for a key that config.json leaves out.
 _COMMON: Config = {
@@ -103,9 +104,20 @@ def canonical(raw: Config, where: Path) -> Config:
         flat["attention_bias"] = True  # not a key of qwen2: q, k and v always have one
     _fill_heads(flat, where)
     _unify_rope(flat, where)
-    _check(flat, where)
+    check(flat, where)
     _unify_windows(flat, where)
     return flat
+
+
+def check(flat: Config, where: Path) -> None:
+    """Refuse counts below one, numbers that are not finite, and more layers than any model has."""
+    for key in _COUNTS:
+        flat[key] = _count(flat, key, where)
+    if flat["num_hidden_layers"] > MAX_LAYERS:
+        raise CheckpointError(f"too many layers in {where}: {flat['num_hidden_layers']} (limit: {MAX_LAYERS})")
+    for key in _NUMBERS:
+        if key in flat:
+            flat[key] = _number(flat[key], key, where)
 
 
 def _fill_heads(flat: Config, where: Path) -> None:
@@ -139,16 +151,6 @@ def _unify_rope(flat: Config, where: Path) -> None:
     flat["rope_scaling"] = None if kind == "default" else scaling
 
 
-def _check(flat: Config, where: Path) -> None:
-    for key in _COUNTS:
-        flat[key] = _count(flat, key, where)
-    if flat["num_hidden_layers"] > MAX_LAYERS:
-        raise CheckpointError(f"too many layers in {where}: {flat['num_hidden_layers']} (limit: {MAX_LAYERS})")
-    for key in _NUMBERS:
-        if key in flat:
-            flat[key] = _number(flat[key], key, where)
-
-
 def _unify_windows(flat: Config, where: Path) -> None:
     num_layers = flat["num_hidden_layers"]
     if flat["model_type"] != "gemma3" and not flat.get("use_sliding_window", False):
@@ -164,6 +166,8 @@ def _unify_windows(flat: Config, where: Path) -> None:
         types = ["sliding_attention" if (layer + 1) % period else "full_attention" for layer in range(num_layers)]
     elif types is None:
         first = flat.get("max_window_layers", 28)
+        if isinstance(first, bool) or not isinstance(first, int):
+            raise CheckpointError(f"wrong value in {where}: max_window_layers is {str(first)[:40]}")
         types = ["sliding_attention" if layer >= first else "full_attention" for layer in range(num_layers)]
     known = ("sliding_attention", "full_attention")
     if not isinstance(types, list) or len(types) != num_layers or any(kind not in known for kind in types):
@@ -214,6 +218,6 @@ def token_ids(values: Mapping[str, Any], key: str, where: Path) -> frozenset[int
     value = values.get(key)
     ids = [] if value is None else value if isinstance(value, list) else [value]
     for token in ids:
-        if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < 1 << 31:
+        if isinstance(token, bool) or not isinstance(token, int) or not 0 <= token < MAX_TOKEN_ID:
             raise CheckpointError(f"wrong value in {where}: {key} is {str(value)[:40]} (wanted: a token id or a list)")
     return frozenset(ids)

@@ -6,13 +6,11 @@ A name without an entry is refused: a tensor that nobody reads is a model that n
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from dayzero.checkpoint.config import Config, check
 from dayzero.checkpoint.gguf import GgufArray, GgufFile, GgufTensor
 from dayzero.checkpoint.tensor import PlusOne, RotaryRows, StoredTensor, Transform
 from dayzero.errors import CheckpointError, UnsupportedModel
-
-Config = dict[str, Any]
 
 _BLOCK = re.compile(r"blk\.(0|[1-9]\d{0,4})\.([a-z_]+)\.(weight|bias)")
 
@@ -95,6 +93,7 @@ def read_config(file: GgufFile) -> Config:
         "hidden_act": "silu",
         "sliding_window": None,
     }
+    check(config, file.path)
     return architecture.extend(file, config) if architecture.extend else config
 
 
@@ -132,7 +131,7 @@ def _rename(
     name = f"model.layers.{match[1]}.{architecture.parts[match[2]]}.{match[3]}"
     if architecture.rotary and match[2] in ("attn_q", "attn_k"):
         num_heads = config["num_attention_heads" if match[2] == "attn_q" else "num_key_value_heads"]
-        if num_heads < 1 or tensor.shape[0] % (2 * num_heads):
+        if tensor.shape[0] % (2 * num_heads):
             raise CheckpointError(
                 f"rows of tensor {tensor.name} in {file.path}: {tensor.shape[0]} for {num_heads} heads"
             )
@@ -174,8 +173,8 @@ def _layer_types(file: GgufFile, num_layers: int) -> list[str]:
         windowed = file.numbers(key, bool)
     else:
         period = file.integer(key, 6)
-        if period < 1 or not 0 <= num_layers <= len(file.tensors):
-            raise CheckpointError(f"layers of {file.path}: {num_layers}, every {period}th with full attention")
+        if period < 1:
+            raise CheckpointError(f"wrong value in {file.path}: {key} is {period} (wanted: 1 or more)")
         windowed = [(layer + 1) % period != 0 for layer in range(num_layers)]
     if len(windowed) != num_layers:
         raise CheckpointError(f"wrong length in {file.path}: {key} has {len(windowed)} for {num_layers} layers")

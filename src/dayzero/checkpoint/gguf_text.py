@@ -3,7 +3,7 @@
 Knows which keys there are, not what a pre-tokenizer does: an unknown one is refused by `text`, which has to build it.
 """
 
-from dayzero.checkpoint.gguf import GgufFile
+from dayzero.checkpoint.gguf import GgufArray, GgufFile
 from dayzero.errors import CheckpointError
 from dayzero.text.source import GgufVocabulary, TokenizerSource
 
@@ -25,10 +25,10 @@ def read_tokenizer(file: GgufFile) -> TokenizerSource:
             hint="convert the model again with its vocabulary",
         )
     vocabulary = _vocabulary(file)
-    bos = _token_id(file, "bos", vocabulary)
+    bos = _token_id(file, "bos", len(vocabulary.tokens))
     by_default = vocabulary.model == "llama" or vocabulary.pre in _BOS_BY_DEFAULT
     template = file.text("tokenizer.chat_template") if "tokenizer.chat_template" in file.values else None
-    named = {f"{name}_token": _token_id(file, key, vocabulary) for key, name in _NAMED.items()}
+    named = {f"{name}_token": _token_id(file, key, len(vocabulary.tokens)) for key, name in _NAMED.items()}
     return TokenizerSource(
         vocabulary=vocabulary,
         chat_template=template,
@@ -41,15 +41,15 @@ def read_tokenizer(file: GgufFile) -> TokenizerSource:
 
 def read_end_ids(file: GgufFile) -> tuple[int, ...]:
     """Every id that ends a generation, without decoding the vocabulary."""
-    if "tokenizer.ggml.tokens" not in file.values:
+    tokens = file.values.get("tokenizer.ggml.tokens")
+    if not isinstance(tokens, GgufArray):
         return ()
-    keys = [f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom")]
-    ids = {file.integer(key) for key in keys if key in file.values}
+    ids = {_token_id(file, name, tokens.count) for name in ("eos", "eot", "eom")} - {None}
     types = file.numbers("tokenizer.ggml.token_type", int) if "tokenizer.ggml.token_type" in file.values else []
     for index in file.find_strings("tokenizer.ggml.tokens", _END_TOKENS):
         if index < len(types) and types[index] == _CONTROL:
             ids.add(index)
-    return tuple(sorted(ids))
+    return tuple(sorted(index for index in ids if index is not None))
 
 
 def _vocabulary(file: GgufFile) -> GgufVocabulary:
@@ -76,11 +76,11 @@ def _vocabulary(file: GgufFile) -> GgufVocabulary:
     )
 
 
-def _token_id(file: GgufFile, name: str, vocabulary: GgufVocabulary) -> int | None:
+def _token_id(file: GgufFile, name: str, num_tokens: int) -> int | None:
     key = f"tokenizer.ggml.{name}_token_id"
     if key not in file.values:
         return None
     index = file.integer(key)
-    if not 0 <= index < len(vocabulary.tokens):
-        raise CheckpointError(f"token id of {file.path}: {key} is {index} of {len(vocabulary.tokens)} tokens")
+    if not 0 <= index < num_tokens:
+        raise CheckpointError(f"token id of {file.path}: {key} is {index} of {num_tokens} tokens")
     return index

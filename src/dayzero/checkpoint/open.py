@@ -1,6 +1,7 @@
 """A model on disk, whichever form it has, as one `Checkpoint`."""
 
 import hashlib
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -120,8 +121,13 @@ def _open_folder(folder: Path) -> Checkpoint:
         tensors,
         generation,
         lambda: read_tokenizer(folder, config, generation.eos_token_ids),
-        tuple(file.header for file in files),
+        (_identity(config), *(file.header for file in files)),
     )
+
+
+def _identity(config: dict[str, Any]) -> bytes:
+    """The config as bytes, whatever the order and spacing of its file."""
+    return json.dumps(config, sort_keys=True).encode()
 
 
 def _checkpoint(

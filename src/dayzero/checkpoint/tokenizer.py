@@ -1,11 +1,12 @@
 """The tokenizer files of a Hugging Face folder, as plain values. Does not know how a tokenizer works."""
 
+import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
-from dayzero.checkpoint.config import token_ids
+from dayzero.checkpoint.config import MAX_TOKEN_ID, token_ids
 from dayzero.checkpoint.mapping import read_json_object, read_text
 from dayzero.errors import CheckpointError
 from dayzero.text.source import TokenizerJson, TokenizerSource
@@ -18,8 +19,11 @@ _TEMPLATE_JSON = "chat_template.json"
 _NAMES = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
 
 
+_SHORT_NUMBER = re.compile(r"[0-9]{1,9}")
+
+
 class _AddedToken(msgspec.Struct):
-    id: int
+    id: Annotated[int, msgspec.Meta(ge=0, lt=MAX_TOKEN_ID)]
     content: str
 
 
@@ -27,7 +31,7 @@ class _TokenizerFile(msgspec.Struct):
     """What we need of a tokenizer.json before `tokenizers` reads it; its vocabulary is skipped, not built."""
 
     added_tokens: list[_AddedToken] = []
-    post_processor: msgspec.Raw = msgspec.Raw(b"null")
+    post_processor: Any = None
 
 
 def read_tokenizer(folder: Path, config: dict[str, Any], eos_token_ids: tuple[int, ...]) -> TokenizerSource:
@@ -48,7 +52,7 @@ def read_tokenizer(folder: Path, config: dict[str, Any], eos_token_ids: tuple[in
     return TokenizerSource(
         vocabulary=TokenizerJson(json=text),
         chat_template=_chat_template(folder, settings),
-        add_bos=bos is not None and _adds_bos(settings, parsed, named.get("bos_token")),
+        add_bos=bos is not None and _adds_bos(settings, parsed.post_processor, named.get("bos_token")),
         bos_token_id=bos,
         eos_token_ids=eos_token_ids,
         named_tokens=named,
@@ -101,17 +105,16 @@ def _id_of(token: str | None, settings: dict[str, Any], parsed: _TokenizerFile) 
             return added.id
     decoder = settings.get("added_tokens_decoder")
     for index, entry in decoder.items() if isinstance(decoder, dict) else ():
-        if isinstance(entry, dict) and entry.get("content") == token and index.isascii() and index.isdigit():
+        if isinstance(entry, dict) and entry.get("content") == token and _SHORT_NUMBER.fullmatch(index):
             return int(index)
     return None
 
 
-def _adds_bos(settings: dict[str, Any], parsed: _TokenizerFile, bos: str | None) -> bool:
+def _adds_bos(settings: dict[str, Any], processor: object, bos: str | None) -> bool:
     """What the folder says, else whether the tokenizer's post-processor puts BOS first."""
     said = settings.get("add_bos_token")
     if isinstance(said, bool):
         return said
-    processor = msgspec.json.decode(parsed.post_processor)
     steps = [processor]
     if isinstance(processor, dict) and isinstance(processor.get("processors"), list):
         steps = processor["processors"]
