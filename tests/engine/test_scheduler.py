@@ -97,6 +97,17 @@ def test_a_large_request_is_not_overtaken_by_small_ones():
     assert world.finish(large) is FinishReason.LENGTH
 
 
+@pytest.mark.parametrize(("length", "is_admitted"), [(16, True), (17, False)])
+def test_admission_leaves_a_block_for_each_that_runs(length, is_admitted):
+    world = World(Setting(blocks=(10,), max_step_tokens=40, model=ENDLESS))
+    world.submit([1] * 18, max_tokens=2)  # 5 blocks, and no more
+    world.step()
+    world.submit([2] * length)
+    world.step()
+    assert (len(world.spans()) == 2) == is_admitted
+    world.drain()
+
+
 def test_the_youngest_loses_its_blocks_and_keeps_its_tokens():
     world = World(Setting(blocks=(8,), model=ENDLESS))
     old = world.submit([1, 2, 3, 4], max_tokens=20)

@@ -58,6 +58,7 @@ class _Plan:
     admits: bool = True
 
     def add(self, request: Request, length: int) -> None:
+        assert request.id not in self.spans, request.id
         self.spans[request.id] = Span(request, request.num_computed, length)
         self.budget -= length
 
@@ -144,7 +145,8 @@ class Scheduler:
             self._admit_before(request, plan)
             if not plan.budget:
                 break
-            if request.state is RequestState.RUNNING and request.id not in plan.spans:  # not preempted meanwhile
+            is_new = request.id in plan.spans  # preempted and admitted again just now
+            if request.state is RequestState.RUNNING and not is_new:
                 self._catch_up(request, plan)
         self._admit_before(None, plan)
         self._steps += 1
@@ -229,7 +231,6 @@ class Scheduler:
                 return False
             victim = self._running[-1]
             self._preempt(victim, plan)
-            plan.admits = False
             if victim is request:
                 return False
         return True
