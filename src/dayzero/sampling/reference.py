@@ -28,9 +28,8 @@ def sample_row(logits: Logits, row: Row) -> int:
         return int(np.argmax(logits))
     with np.errstate(over="ignore"):
         log_weights = (logits.astype(np.float64) - float(best)) / row.params.temperature
-    survivors = surviving(logits, log_weights, row)
     scores = log_weights + noise.gumbel(noise.raw_row(row.draw, len(logits)))
-    return int(np.argmax(np.where(survivors, scores, -np.inf)))
+    return int(np.argmax(np.where(surviving(log_weights, row), scores, -np.inf)))
 
 
 def penalized(logits: Logits, row: Row) -> Logits:
@@ -54,18 +53,18 @@ def penalized(logits: Logits, row: Row) -> Logits:
     return result
 
 
-def surviving(logits: Logits, log_weights: Floats, row: Row) -> Mask:
-    """[V] the tokens that may be drawn. "Likelier" compares logits, so that ties are those of the model's numbers."""
+def surviving(log_weights: Floats, row: Row) -> Mask:
+    """[V] the tokens that may be drawn, given (logit - best logit) / temperature."""
     params = row.params
     alive = log_weights >= -GONE_NATS
     if params.top_k > 0:
-        falling = np.sort(logits[alive])[::-1]
+        falling = np.sort(log_weights[alive])[::-1]
         if params.top_k < len(falling):
-            alive &= logits >= falling[params.top_k - 1]
+            alive &= log_weights >= falling[params.top_k - 1]
     if params.top_p < 1.0:
-        order = np.argsort(-logits, kind="stable")
-        mass = np.cumsum(np.where(alive, np.exp(log_weights), 0.0)[order])
-        num_likelier = np.searchsorted(-logits[order], -logits)  # of each token
+        rising = np.sort(-log_weights[alive])
+        mass = np.cumsum(np.exp(-rising))
+        num_likelier = np.searchsorted(rising, -log_weights)  # of each token
         mass_likelier = np.concatenate(([0.0], mass))[num_likelier]
         alive &= mass_likelier < params.top_p * mass[-1]
     if params.min_p > 0.0:

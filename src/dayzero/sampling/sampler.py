@@ -7,25 +7,24 @@ exact; all else is numpy, a row at a time or element by element.
 Knows nothing of grammars, stop strings or when a request ends.
 """
 
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from dayzero.core.sampling import SamplingParams
 from dayzero.sampling import noise
 from dayzero.sampling.penalties import has_penalties, penalize
-from dayzero.sampling.survivors import GONE_NATS, Scaled, cut
+from dayzero.sampling.survivors import GONE_NATS, Floats, Ids, Logits, Scaled, survivors, truncates
 
 NOT_FINITE = -1
 
 _GATHER_RATIO = 64  # below 1 / 64 of a row, scattered noise is cheaper than the row's
 _HEAD_NATS = 6.0
-_HEAD_TOKENS = 4096
-
-Ids = NDArray[np.intp]
+_HEAD_TOKENS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +57,14 @@ def sample(logits: torch.Tensor, rows: Sequence[Row]) -> list[int]:
     if not rows:
         return []
     logits = _penalized(logits, rows)
-    maxima, indices = logits.max(-1)  # the lowest id among equals; a NaN is larger than anything
-    tokens: list[int] = torch.where(maxima.isfinite(), indices, NOT_FINITE).tolist()
-    drawn = [i for i, row in enumerate(rows) if not row.params.is_greedy and tokens[i] != NOT_FINITE]
-    if drawn:
-        host, best = logits.contiguous().numpy(), maxima.tolist()
-        scaled = [Scaled(host[i], best[i], rows[i].params.temperature) for i in drawn]
-        for i, token in zip(drawn, _draw(scaled, [rows[i] for i in drawn]), strict=True):
-            tokens[i] = token
+    tokens = [NOT_FINITE] * len(rows)
+    greedy = [i for i, row in enumerate(rows) if row.params.is_greedy]
+    for i, token in zip(greedy, _likeliest(logits if len(greedy) == len(rows) else logits[greedy]), strict=True):
+        tokens[i] = token
+    drawn = [i for i, row in enumerate(rows) if not row.params.is_greedy]
+    host = logits.contiguous().numpy()
+    for i, token in zip(drawn, _draw([host[i] for i in drawn], [rows[i] for i in drawn]), strict=True):
+        tokens[i] = token
     return tokens
 
 
@@ -81,52 +80,78 @@ def _penalized(logits: torch.Tensor, rows: Sequence[Row]) -> torch.Tensor:
     return logits
 
 
-@np.errstate(over="ignore", invalid="ignore")  # logits may be -inf, and a temperature as small as floats get
-def _draw(scaled: Sequence[Scaled], rows: Sequence[Row]) -> list[int]:
-    """A token of each row. Rows with few survivors share one computation of their noise."""
-    tokens = [NOT_FINITE] * len(rows)
-    few: list[int] = []
-    survivors: list[Ids] = []
-    for i, (row, scale) in enumerate(zip(rows, scaled, strict=True)):
-        least = cut(scale, row.params)
-        ids = None if least is None else np.flatnonzero(scale.logits >= least)
-        if ids is None or len(ids) * _GATHER_RATIO > len(scale.logits):
-            tokens[i] = _draw_of_many(scale, least, row.draw)
-        else:
-            few.append(i)
-            survivors.append(ids)
-    if few:
-        counts = [len(ids) for ids in survivors]
-        owners = np.repeat(np.arange(len(few)), counts)
-        raw = noise.raw_at([rows[i].draw for i in few], owners, np.concatenate(survivors))
-        for i, ids, bits in zip(few, survivors, np.split(raw, np.cumsum(counts)[:-1]), strict=True):
-            tokens[i] = int(ids[np.argmax(_scores(scaled[i], ids, bits))])
+def _likeliest(logits: torch.Tensor) -> list[int]:
+    """The lowest id among the largest logits of each row."""
+    if len(logits) == 0:
+        return []
+    maxima, indices = logits.max(-1)  # the first among equals; a NaN is larger than anything
+    tokens: list[int] = torch.where(maxima.isfinite(), indices, NOT_FINITE).tolist()
     return tokens
 
 
-def _draw_of_many(scale: Scaled, least: np.float32 | None, draw: noise.Draw) -> int:
-    """A token of a row of which many survive, without making floats of all its noise.
+@np.errstate(over="ignore", invalid="ignore")  # logits may be -inf or NaN, and a temperature as small as floats get
+def _draw(logits: Sequence[Logits], rows: Sequence[Row]) -> list[int]:
+    """A token of each row [V]. Rows with few survivors share one computation of their noise."""
+    tokens = [NOT_FINITE] * len(rows)
+    few: list[int] = []
+    candidates: list[tuple[Ids, Floats]] = []
+    for i, (x, row) in enumerate(zip(logits, rows, strict=True)):
+        scale = Scaled(x, float(x.max()), row.params.temperature)
+        if not math.isfinite(scale.best):
+            continue
+        if not truncates(row.params, len(x)):
+            tokens[i] = _draw_of_all(scale, row.draw)
+            continue
+        ids, log_weights = survivors(scale, row.params)
+        if len(ids) * _GATHER_RATIO > len(x):
+            raw = noise.raw_row(row.draw, len(x))
+            tokens[i], _ = _winner(ids, log_weights, raw[ids])
+        else:
+            few.append(i)
+            candidates.append((ids, log_weights))
+    for i, token in zip(few, _draw_of_few(candidates, [rows[i].draw for i in few]), strict=True):
+        tokens[i] = token
+    return tokens
+
+
+def _draw_of_few(candidates: Sequence[tuple[Ids, Floats]], draws: Sequence[noise.Draw]) -> list[int]:
+    """A token of each of several short lists of ids and log-weights."""
+    if not candidates:
+        return []
+    counts = [len(ids) for ids, _ in candidates]
+    owners = np.repeat(np.arange(len(counts)), counts)
+    scores = noise.gumbel(noise.raw_at(draws, owners, np.concatenate([ids for ids, _ in candidates])))
+    scores += np.concatenate([log_weights for _, log_weights in candidates])
+    ends = itertools.accumulate(counts)
+    return [int(ids[scores[end - len(ids) : end].argmax()]) for end, (ids, _) in zip(ends, candidates, strict=True)]
+
+
+def _draw_of_all(scale: Scaled, draw: noise.Draw) -> int:
+    """A token of a row that nothing truncates, without making floats of all its noise.
 
     The best score of the likely tokens, the head, is a bar for the rest: less likely than the head's last one, a token
     needs more noise than the bar's distance from there, and random bits are compared with one integer for that.
     """
     logits = scale.logits
     raw = noise.raw_row(draw, len(logits))
-    if least is None:
-        least = scale.logit_below(GONE_NATS + 1)
-    head_least = max(least, scale.logit_below(_HEAD_NATS))
-    head = np.flatnonzero(logits >= head_least)
-    log_weight_of_rest = float(scale.log_weights(np.array([head_least]))[0])
-    if len(head) > _HEAD_TOKENS:  # nearly flat: any few thousand tokens set a good bar
+    head_least = scale.logit_below(_HEAD_NATS)
+    head = (logits >= head_least).nonzero()[0]
+    log_weight_of_rest = scale.log_weight(head_least)
+    if len(head) > _HEAD_TOKENS:  # nearly flat: any thousand tokens set a good bar
         head, log_weight_of_rest = head[:_HEAD_TOKENS], 0.0
-    bar = float(_scores(scale, head, raw[head]).max())
-    needed = bar - log_weight_of_rest - 1e-9  # less than the roundings in a score
-    rest = np.flatnonzero(raw >= noise.least_raw(needed))
-    ids = np.union1d(head, rest[logits[rest] >= least])
-    return int(ids[np.argmax(_scores(scale, ids, raw[ids]))])
+    token, bar = _winner(head, scale.log_weights(head), raw[head])
+    needed = bar - log_weight_of_rest - 1e-9  # more than the roundings in a score
+    rest = (raw >= noise.least_raw(needed)).nonzero()[0]
+    if len(rest) == 0:
+        return token
+    rival, score = _winner(rest, scale.log_weights(rest), raw[rest])
+    return rival if score > bar else min(token, rival) if score == bar else token
 
 
-def _scores(scale: Scaled, ids: Ids, raw: noise.UInts) -> NDArray[np.float64]:
-    """Log-weight plus noise; the largest is drawn, the first one (the lowest id) among equals."""
-    log_weights = scale.log_weights(scale.logits[ids])
-    return np.where(log_weights >= -GONE_NATS, log_weights + noise.gumbel(raw), -np.inf)
+def _winner(ids: Ids, log_weights: Floats, raw: noise.UInts) -> tuple[int, float]:
+    """The token with the largest log-weight + noise, the first one (the lowest id) among equals; and that score."""
+    scores = noise.gumbel(raw)
+    scores += log_weights
+    scores[log_weights < -GONE_NATS] = -np.inf
+    winner = int(scores.argmax())
+    return int(ids[winner]), float(scores[winner])
