@@ -1,4 +1,4 @@
-"""The engine behind a channel: `python -m dayzero.engine.process ENDPOINT`.
+"""The engine behind a channel: `python -m dayzero.engine.process ENDPOINT PARENT_PID`.
 
 One thread: take what has arrived, step, say what came of it. ZeroMQ's own thread moves the bytes. The process dies
 loudly: an error outside a request is reported as Fatal and ends it, and it does not outlive its parent.
@@ -42,11 +42,10 @@ class ParentDied(Exception):
     """Nobody is left to serve."""
 
 
-def main(endpoint: str) -> int:
-    """Serve one gateway until it says so or dies; returns the exit code."""
+def main(endpoint: str, parent: int) -> int:
+    """Serve one gateway, the process `parent`, until it says so or dies; returns the exit code."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the gateway decides what it means
     log.configure()
-    parent = os.getppid()
     with Channel(endpoint) as channel:
         try:
             channel.send(Hello(PROTOCOL_VERSION, os.getpid()))
@@ -133,4 +132,4 @@ def _check_parent(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1], int(sys.argv[2])))

@@ -6,6 +6,7 @@ Light on imports: a child is spawned before the server's libraries are loaded, s
 import asyncio
 import contextlib
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -56,7 +57,7 @@ class EngineProcess:
         try:
             self.channel = AsyncChannel(endpoint)
             self._child = subprocess.Popen(
-                [*command, endpoint], stdin=subprocess.DEVNULL, stdout=2, start_new_session=True
+                [*command, endpoint, str(os.getpid())], stdin=subprocess.DEVNULL, stdout=2, start_new_session=True
             )
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
