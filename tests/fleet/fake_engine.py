@@ -92,4 +92,4 @@ def serve(channel: Channel, model: str, parent: int) -> None:
 
 
 if __name__ == "__main__":
-    run(sys.argv[-1])
+    run(sys.argv[-2])  # the last is the parent
