@@ -83,6 +83,7 @@ class ChoiceStream:
         self._offset = 0 if echo is None else len(echo.text)
         self._detokenizer = Detokenizer(tokenizer, skip_special=rules.skip_special)
         self._matcher = StopMatcher(rules.stops, include_stop=rules.show_stop)
+        self._unreported: list[int] = []  # tokens since the last delta
         self._produced = 0  # characters that came out of the detokenizer
         self._withheld: list[tuple[int, int, Logprob]] = []  # start, end, log-prob of tokens whose text is not out
 
@@ -102,9 +103,12 @@ class ChoiceStream:
         if echo is not None:
             text = echo.text + text
             scored = echo.scored + scored
+        token_ids = self._unreported + event.tokens[:count] if self._unreported else event.tokens[:count]
         if not text and finish is None and not scored:
+            self._unreported = token_ids
             return None
-        return Delta(self.index, text, finish, scored, event.tokens[:count])
+        self._unreported = []
+        return Delta(self.index, text, finish, scored, token_ids)
 
     def _push_together(self, event: TokenEvent) -> tuple[str, list[Scored], int]:
         """The hot path: nothing depends on which token ends where."""
@@ -142,7 +146,10 @@ class ChoiceStream:
         return event.tokens
 
     def _release(self, *, is_last: bool = False) -> list[Scored]:
-        """Tokens whose text is out; at a stop string, those that began before the cut."""
+        """Tokens whose text is out; at a stop string, those that began before the cut.
+
+        A token without text, such as the first byte of a character, goes with the next one that has some.
+        """
         if not self._withheld:
             return []
         out = self._matcher.released
@@ -151,7 +158,7 @@ class ChoiceStream:
         elif self._matcher.is_stopped:
             count = sum(start < out for start, _, _ in self._withheld)
         else:
-            count = sum(end <= out for _, end, _ in self._withheld)
+            count = max((i + 1 for i, (start, end, _) in enumerate(self._withheld) if start < end <= out), default=0)
         released, self._withheld = self._withheld[:count], self._withheld[count:]
         return [Scored(logprob.token, self._offset + start, logprob) for start, _, logprob in released]
 

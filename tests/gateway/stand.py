@@ -5,15 +5,16 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import httpx
-import pytest
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as RawTokenizer
 
 from dayzero.checkpoint.config import GenerationDefaults
+from dayzero.clock import Clock
 from dayzero.core.events import FinishReason, Logprob, TokenEvent
 from dayzero.core.spec import EngineSpec
 from dayzero.gateway.app import Gateway, create_app
@@ -53,6 +54,7 @@ SPEC = EngineSpec(
 )
 
 
+@cache
 def byte_tokenizer() -> Tokenizer:
     raw = RawTokenizer(models.BPE(vocab={_spelling(byte): byte for byte in range(256)}, merges=[]))
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
@@ -77,9 +79,9 @@ def _spelling(byte: int) -> str:
 class PlainRenderer:
     """The template without the processes around it."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self) -> None:
         self._template = ChatTemplate(TEMPLATE, {})
-        self._veil = Veil(alphabet_of(tokenizer.markup))
+        self._veil = Veil(alphabet_of(byte_tokenizer().markup))
 
     async def render_conversation(self, chat: Conversation) -> Rendering:
         return self._template.render_veiled(chat, self._veil)
@@ -131,14 +133,13 @@ class Stand:
     gateway: Gateway
     replica: FakeReplica
     config: GatewayConfig
-    headers: dict[str, str] = field(default_factory=dict)
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         """One request through ASGI, without a socket."""
 
         async def send() -> httpx.Response:
             transport = httpx.ASGITransport(app=self.gateway.app)
-            async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=self.headers) as client:
+            async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
                 return await client.request(method, path, **options)
 
         return asyncio.run(send())
@@ -155,32 +156,27 @@ class Stand:
         return self.post("/v1/completions", {"prompt": prompt, **fields})
 
 
-@pytest.fixture(scope="session")
-def tokenizer() -> Tokenizer:
-    return byte_tokenizer()
-
-
-@pytest.fixture
-def make(tokenizer: Tokenizer) -> Callable[..., Stand]:
-    """Build a gateway: `make(script, max_in_flight=1, ...)`."""
-
-    def build(
-        script: Any = None, *, defaults: GenerationDefaults | None = None, clock: Any = None, **config: Any
-    ) -> Stand:
-        replica = FakeReplica(SPEC, script or says("hello"))
-        settings = GatewayConfig(served_model_name="tiny", **config)
-        gateway = create_app(
-            settings,
-            replica,
-            tokenizer,
-            renderer=PlainRenderer(tokenizer),
-            defaults=defaults or GenerationDefaults(),
-            secret=b"secret",
-            clock=clock,
-        )
-        return Stand(gateway, replica, settings)
-
-    return build
+def stand(
+    script: Any = None,
+    *,
+    defaults: GenerationDefaults | None = None,
+    clock: Clock | None = None,
+    renderer: Any = None,
+    **config: Any,
+) -> Stand:
+    """Build a gateway; the keywords that are left are those of GatewayConfig."""
+    replica = FakeReplica(SPEC, script or says("hello"))
+    settings = GatewayConfig(served_model_name="tiny", **config)
+    gateway = create_app(
+        settings,
+        replica,
+        byte_tokenizer(),
+        renderer=renderer or PlainRenderer(),
+        defaults=defaults or GenerationDefaults(),
+        secret=b"secret",
+        clock=clock,
+    )
+    return Stand(gateway, replica, settings)
 
 
 def sse(response: httpx.Response) -> list[dict[str, Any]]:
@@ -192,20 +188,13 @@ def sse(response: httpx.Response) -> list[dict[str, Any]]:
     return [json.loads(event.removeprefix("data: ")) for event in events[:-1]]
 
 
-@pytest.fixture
-def read_events() -> Callable[[httpx.Response], list[dict[str, Any]]]:
-    return sse
-
-
-@pytest.fixture
-def script_saying() -> Callable[..., Callable[[Submit], list[TokenEvent]]]:
-    return says
-
-
-@pytest.fixture
-def live() -> Callable[[Stand], Any]:
-    """Serve a gateway on a free port, in a thread: `with live(stand) as address: ...`."""
-    return run_live
+async def turns_until(condition: Callable[[], bool]) -> None:
+    """Let the loop turn until something holds."""
+    for _ in range(100_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never held")
 
 
 @contextmanager

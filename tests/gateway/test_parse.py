@@ -1,0 +1,152 @@
+import asyncio
+import contextlib
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dayzero.errors import RequestError
+from dayzero.gateway.errors import BodyTooSlow, ClientGone, UnsupportedParameter
+from dayzero.gateway.parse import FieldRules, parse_object, read_body, to_struct
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    count: int | None = None
+    ratio: float | None = None
+    flag: bool | None = None
+    bias: dict[int, float] | None = None
+    items: list[dict[str, str]] | None = None
+
+
+RULES = FieldRules(neutral={"suffix": ("",), "tools": ([],)}, harmless=frozenset({"user"}))
+
+
+def parse(body: bytes, *, strict: bool = False) -> tuple[Sample, list[str]]:
+    return to_struct(parse_object(body, max_depth=8), Sample, RULES, strict=strict)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b'{"name": "\xff"}',
+        b'{"name": "\\ud800"}',
+        b'{"ratio": NaN, "name": "x"}',
+        b'{"ratio": Infinity, "name": "x"}',
+        b'{"ratio": 1e309, "name": "x"}',
+        b"\xef\xbb\xbf{}",
+        b"[]",
+        b'"text"',
+        b"null",
+        b"3",
+        b"[" * 100_000,
+        b'{"name": ' + b"[" * 9 + b"]" * 9 + b"}",
+        b'{"count": 123456789012345678901234567890, "name": "x"}',
+    ],
+)
+def test_what_is_no_json_object_is_the_clients_fault(body: bytes) -> None:
+    with pytest.raises(RequestError) as caught:
+        parse(body)
+    assert caught.value.status == 400
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        (b"{}", "name"),
+        (b'{"name": 3}', "name"),
+        (b'{"name": "x", "count": true}', "count"),
+        (b'{"name": "x", "count": "1"}', "count"),
+        (b'{"name": "x", "count": 1.5}', "count"),
+        (b'{"name": "x", "ratio": false}', "ratio"),
+        (b'{"name": "x", "flag": 1}', "flag"),
+        (b'{"name": "x", "bias": {"a": 1}}', "bias"),
+        (b'{"name": "x", "bias": {"1": "a"}}', "bias"),
+        (b'{"name": "x", "items": [{"a": "b"}, {"a": 1}]}', "items[1]"),
+    ],
+)
+def test_a_wrong_type_names_its_field(body: bytes, param: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        parse(body)
+    assert caught.value.param == param
+
+
+def test_null_is_the_same_as_absent() -> None:
+    everything = b'{"name": "x", "count": null, "tools": null, "suffix": null, "other": null}'
+    assert parse(everything) == parse(b'{"name": "x"}')
+
+
+def test_fields_without_effect_are_named() -> None:
+    _, ignored = parse(b'{"name": "x", "user": "me", "colour": 1, "bad name": 2}')
+    assert ignored == ["colour", "?"]
+
+
+def test_fields_without_effect_are_refused_in_strict_mode() -> None:
+    with pytest.raises(RequestError, match="unknown field: colour") as caught:
+        parse(b'{"name": "x", "colour": 1}', strict=True)
+    assert caught.value.param == "colour"
+
+
+@pytest.mark.parametrize("body", [b'{"name": "x", "tools": [1]}', b'{"name": "x", "suffix": "y"}'])
+def test_a_field_that_asks_for_what_we_lack_is_refused(body: bytes) -> None:
+    with pytest.raises(UnsupportedParameter):
+        parse(body)
+
+
+def test_a_field_that_asks_for_nothing_is_accepted() -> None:
+    assert parse(b'{"name": "x", "tools": [], "suffix": ""}')[1] == []
+
+
+def test_integer_keys_are_read_from_strings() -> None:
+    assert parse(b'{"name": "x", "bias": {"5": 1}}')[0].bias == {5: 1.0}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@settings(derandomize=True, max_examples=300)
+@given(st.dictionaries(st.sampled_from(["name", "count", "ratio", "flag", "bias", "items", "tools"]) | st.text(), JSON))
+def test_any_object_is_parsed_or_refused(fields: dict[str, Any]) -> None:
+    with contextlib.suppress(RequestError):
+        assert isinstance(parse(msgspec.json.encode(fields))[0], Sample)
+
+
+@settings(derandomize=True, max_examples=300)
+@given(st.binary())
+def test_any_bytes_are_parsed_or_refused(body: bytes) -> None:
+    with pytest.raises(RequestError):
+        parse(body)
+
+
+def receiver(*messages: dict[str, Any]) -> Any:
+    waiting = list(messages)
+
+    async def receive() -> dict[str, Any]:
+        if not waiting:
+            await asyncio.Event().wait()
+        return waiting.pop(0)
+
+    return receive
+
+
+def test_a_body_is_read_in_parts() -> None:
+    parts = [{"type": "http.request", "body": part, "more_body": part != b"c"} for part in (b"a", b"b", b"c")]
+    assert asyncio.run(read_body(receiver(*parts), within_s=60)) == b"abc"
+
+
+def test_a_body_that_stops_coming_is_given_up() -> None:
+    with pytest.raises(BodyTooSlow):
+        asyncio.run(read_body(receiver({"type": "http.request", "body": b"a", "more_body": True}), within_s=0.01))
+
+
+def test_a_client_that_leaves_while_sending_is_gone() -> None:
+    with pytest.raises(ClientGone):
+        asyncio.run(read_body(receiver({"type": "http.disconnect"}), within_s=60))
