@@ -1,0 +1,147 @@
+"""The server as a client sees it, all on this machine.
+
+python bench/bench_serve.py [--repeats 3]
+
+wire     output tokens/s of 32 streams with a model without weights: engine loop, wire, detokenizer, SSE, HTTP and
+         the client share the cores
+start    seconds from starting the process to the first token of its first answer, the model in the page cache
+memory   PSS of the gateway, the engine and the template process after 32 requests, and what it is made of
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import aiohttp
+from record import record
+
+STREAMS, OUT = 32, 256
+FAKE_SERVER = Path(__file__).parent / "fake_server.py"
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@contextmanager
+def server(*command: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A server on a free port, from its start to its end."""
+    port = free_port()
+    process = subprocess.Popen(
+        [sys.executable, *command, "--port", str(port)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        yield f"http://127.0.0.1:{port}", process
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(timeout=60)
+
+
+def wait_until_ready(url: str) -> None:
+    while True:
+        try:
+            with urllib.request.urlopen(f"{url}/ready", timeout=1) as answer:
+                if answer.status == 200:
+                    return
+        except OSError:
+            time.sleep(0.01)
+
+
+async def stream(session: aiohttp.ClientSession, url: str, number: int, max_tokens: int) -> int:
+    """Read one stream to its end; returns its output tokens as the server counted them."""
+    body = {
+        "prompt": [1 + (number * 7919 + i) % 40000 for i in range(32)],
+        "max_tokens": max_tokens,
+        "ignore_eos": True,
+        "temperature": 0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    last = b""
+    async with session.post(f"{url}/v1/completions", json=body) as answer:
+        answer.raise_for_status()
+        async for chunk in answer.content.iter_any():
+            last = (last + chunk)[-4096:]
+    usage = next(line for line in reversed(last.split(b"\n\n")) if b'"completion_tokens"' in line)
+    return int(json.loads(usage.removeprefix(b"data: "))["usage"]["completion_tokens"])
+
+
+async def throughput(url: str, streams: int, out: int, rounds: int) -> float:
+    """Output tokens per second of a closed loop of streams."""
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+
+        async def worker(worker_number: int) -> int:
+            numbers = range(worker_number * 1000, worker_number * 1000 + rounds)
+            return sum([await stream(session, url, number, out) for number in numbers])
+
+        start_s = time.perf_counter()
+        tokens = sum(await asyncio.gather(*(worker(i) for i in range(streams))))
+        return tokens / (time.perf_counter() - start_s)
+
+
+def first_token_s() -> float:
+    """A whole start: process, engine, weights, one answer."""
+    start_s = time.perf_counter()
+    with server("-m", "dayzero.cli.main", "serve") as (url, _):
+        wait_until_ready(url)
+        asyncio.run(throughput(url, streams=1, out=1, rounds=1))
+        return time.perf_counter() - start_s
+
+
+def family(pid: int) -> list[int]:
+    """A process and all its descendants."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(descendant for child in children for descendant in family(int(child)))]
+
+
+def pss_bytes(pid: int) -> int:
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    raise ValueError(f"no Pss of {pid}")
+
+
+def memory() -> dict[str, float]:
+    """MiB after 32 requests of a real model with a KV pool of 256 MiB, all of which counts as used."""
+    with server("-m", "dayzero.cli.main", "serve", "--kv-memory", "0.25") as (url, process):
+        wait_until_ready(url)
+        asyncio.run(throughput(url, streams=STREAMS, out=64, rounds=1))
+        sizes = {"gateway": pss_bytes(process.pid)}
+        sizes["all"] = sum(pss_bytes(pid) for pid in family(process.pid))
+        return {name: size / 2**20 for name, size in sizes.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--repeats", type=int, default=3)
+    args = parser.parse_args()
+    with server(str(FAKE_SERVER)) as (url, _):
+        wait_until_ready(url)
+        asyncio.run(throughput(url, STREAMS, OUT, rounds=1))
+        rates = [asyncio.run(throughput(url, STREAMS, OUT, rounds=4)) for _ in range(args.repeats)]
+    record("wire", {"dayzero": rates}, unit="tokens/s", settings={"streams": STREAMS, "output_tokens": OUT})
+    starts = [first_token_s() for _ in range(args.repeats)]
+    record("start", {"dayzero": starts}, unit="s", settings={"model": "embedded", "page_cache": "warm"})
+    sizes = memory()
+    record(
+        "memory",
+        {name: [size] for name, size in sizes.items()},
+        unit="MiB PSS",
+        settings={"model": "embedded", "kv_memory_mib": 256, "cores": os.cpu_count()},
+    )
+
+
+if __name__ == "__main__":
+    main()
