@@ -133,6 +133,18 @@ def test_a_better_priority_takes_the_place_of_a_worse_one():
     assert world.tokens(0) == reference(world.submits[0], world.setting)[0]
 
 
+def test_a_request_that_lost_its_place_may_run_again_in_the_same_step():
+    world = World(Setting(groups=(FULL, WINDOW), blocks=(30, 5), max_step_tokens=7, max_requests=4, model=ENDLESS))
+    large = world.submit([1] * 24, priority=1)
+    for _ in range(3):
+        world.step()  # in the end it holds all blocks of the window group
+    urgent = world.submit([2] * 2, priority=0)
+    world.step()
+    assert world.report.load.preemptions == 1
+    assert world.spans() == [(urgent, 0, 2), (large, 20, 4)]
+    world.drain()
+
+
 def test_an_equal_priority_waits_for_its_turn():
     world = World(Setting(max_requests=1, model=ENDLESS))
     world.submit([1], max_tokens=5)

@@ -281,10 +281,7 @@ class Scheduler:
                 return False
             theirs = other.block_keys
             if other.num_computed < (hit + 1) * size and len(theirs) > hit and theirs[hit] == keys[hit]:
-                common = hit + 1
-                while common < min(len(keys), len(theirs)) and theirs[common] == keys[common]:
-                    common += 1
-                self._waits[request.id] = _Wait(other, common * size)
+                self._waits[request.id] = _Wait(other, (hit + 1) * size)
                 return True
         return False
 
