@@ -219,7 +219,8 @@ def _describe(console: Console, plan: Plan, measured: _Measured) -> None:
 
 
 def _print_report(console: Console, plan: Plan, report: Report) -> None:
-    console.print(show.latency_table(report, open_loop=plan.load.rate_per_s is not None))
+    if report.latencies:
+        console.print(show.latency_table(report, open_loop=plan.load.rate_per_s is not None))
     console.print(show.totals_table(report))
     _print_failures(console, report)
     _print_formulas(console, plan, report)

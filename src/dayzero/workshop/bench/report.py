@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from dayzero.errors import ConfigError
@@ -29,10 +30,9 @@ _LABELS = {
 
 def latency_table(report: Report, *, open_loop: bool) -> Table:
     """One row per latency; the send lag only means something in an open loop."""
-    table = Table(title="latency (ms)", title_justify="left")
-    table.add_column("measure")
+    table = _table("latency (ms)")
     for head in ("count", "mean", "min", *(f"p{p}" for p in PERCENTILES), "max"):
-        table.add_column(head, justify="right")
+        table.add_column(head, justify="right", no_wrap=True)
     for name, d in report.latencies.items():
         if name != "send_lag_s" or open_loop:
             milliseconds = (d.mean, d.min, *d.percentiles, d.max)
@@ -42,9 +42,8 @@ def latency_table(report: Report, *, open_loop: bool) -> Table:
 
 def totals_table(report: Report) -> Table:
     """Rates, totals and how the requests ended."""
-    table = Table(title="throughput", title_justify="left", show_header=False)
-    table.add_column()
-    table.add_column(justify="right")
+    table = _table("throughput")
+    table.add_column("", justify="right")
     statuses = ", ".join(f"{report.num_by_status[status]} {status}" for status in Status)
     table.add_row("requests", statuses)
     table.add_row("duration (s)", f"{report.duration_s:.2f}")
@@ -71,20 +70,19 @@ def failure_lines(report: Report) -> list[str]:
 def formula_lines(report: Report, *, open_loop: bool) -> list[str]:
     """The formula of every measure that the tables of the report show."""
     shown = [LATENCIES[name] for name in report.latencies if name != "send_lag_s" or open_loop]
-    lines = [formula(measure) for measure in (*shown, *(RATES[name] for name in report.rates))]
+    lines = [formula(measure) for measure in shown] + [formula(RATES[name]) for name in report.rates]
     if report.goodput_per_s is not None:
         lines.append(formula(measures.goodput_per_s))
     return [*lines, formula(measures.cached_token_ratio)]
 
 
 def ratio_table(ratios: Sequence[Ratio]) -> Table:
-    """B / A of each measure, with the medians and quartiles of both sides over the rounds."""
-    table = Table(title="B / A, median over rounds", title_justify="left")
-    table.add_column("measure")
-    for head in ("A [quartiles]", "B [quartiles]", "B / A", "95 % interval", "better", "rounds"):
-        table.add_column(head, justify="right")
+    """B / A of each measure, with the median and the spread of both sides over the rounds."""
+    table = _table("B / A: median over rounds; of A and B: median (distance of quartiles)")
+    for head in ("A", "B", "B / A", "95 % interval", "better", "rounds"):
+        table.add_column(head, justify="right", no_wrap=True)
     for r in ratios:
-        interval = "too few rounds" if r.low is None or r.high is None else f"{r.low:.3f} - {r.high:.3f}"
+        interval = "-" if r.low is None or r.high is None else f"{r.low:.3f} - {r.high:.3f}"
         scale, label = _scale(r.name)
         spreads = (_spread([scale * value for value in side]) for side in (r.a, r.b))
         table.add_row(label, *spreads, f"{r.ratio:.3f}", interval, r.better or "-", str(len(r.a)))
@@ -129,6 +127,12 @@ def append_lines(path: Path, lines: Iterable[Mapping[str, object]]) -> None:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from None
 
 
+def _table(title: str) -> Table:
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("measure", no_wrap=True)
+    return table
+
+
 def _head(bench: str, plan: Plan) -> dict[str, object]:
     settings: Any = msgspec.to_builtins(plan, enc_hook=str)
     return {"bench": bench, "commit": commit(), "machine": machine(), "settings": settings}
@@ -147,4 +151,4 @@ def _scale(name: str) -> tuple[float, str]:
 
 def _spread(values: Sequence[float]) -> str:
     low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
-    return f"{middle:.2f} [{low:.2f} - {high:.2f}]"
+    return f"{middle:.2f} ({high - low:.2f})"

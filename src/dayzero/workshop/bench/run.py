@@ -162,22 +162,28 @@ async def _closed_loop(client: Client, workload: Workload, load: Load, record: R
             group.create_task(worker())
 
 
-async def _open_loop(client: Client, workload: Workload, load: Load, clock: Clock, record: Record, seed: int) -> None:
+def schedule(workload: Workload, load: Load, seed: int) -> list[tuple[float, Numbered]]:
+    """What an open loop sends and when, in seconds from its start; a duration takes as many as the rate gives in it."""
     assert load.rate_per_s is not None
     most = None if load.duration_s is None else math.ceil(load.rate_per_s * load.duration_s)
-    due = list(islice(numbered_sessions(workload, load.requests), most))
+    sessions = list(islice(numbered_sessions(workload, load.requests), most))
+    times = arrival_times_s(len(sessions), rate_per_s=load.rate_per_s, burstiness=load.burstiness, seed=seed)
+    return list(zip(times, sessions, strict=True))
+
+
+async def _open_loop(client: Client, workload: Workload, load: Load, clock: Clock, record: Record, seed: int) -> None:
     cap: AbstractAsyncContextManager[object] = (
         nullcontext() if load.concurrency is None else asyncio.Semaphore(load.concurrency)
     )
-    start_s = clock.now_s()
 
     async def play(index: int, session: Session, due_s: float) -> None:
         async with cap:
             await _play(client, index, session, due_s, record)
 
-    times = arrival_times_s(len(due), rate_per_s=load.rate_per_s, burstiness=load.burstiness, seed=seed)
+    due = schedule(workload, load, seed)
+    start_s = clock.now_s()
     async with asyncio.TaskGroup() as group:
-        for (index, session), offset_s in zip(due, times, strict=True):
+        for offset_s, (index, session) in due:
             await asyncio.sleep(start_s + offset_s - clock.now_s())
             group.create_task(play(index, session, start_s + offset_s))
 
