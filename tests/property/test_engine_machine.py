@@ -1,4 +1,7 @@
-"""Whatever happens to an engine, in any order: every request ends once, with the tokens of the reference loop."""
+"""Whatever happens to an engine, in any order: every request ends once, with the tokens of the reference loop.
+
+DAYZERO_STEPS=1000000 makes a night of it.
+"""
 
 import os
 import random

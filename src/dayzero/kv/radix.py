@@ -85,7 +85,7 @@ class PrefixCache:
         """Make known that `block`, which the caller holds, ends the prefix `key`; returns the block to hold instead.
 
         That is another one if the prefix was known already: two requests computed it at the same time. The caller's
-        copy is given back, so that every holder of a prefix holds the same blocks and leaves stay younger than roots.
+        copy is given back, so that every holder of a prefix holds the same blocks and leaves keep going first.
         """
         known = self._blocks.get(key)
         if known is None:
