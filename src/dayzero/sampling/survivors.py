@@ -91,15 +91,16 @@ def survivors(row: Scaled, params: SamplingParams) -> tuple[Ids, Floats]:
     needs_total = top_k == 0 and params.top_p < 1.0
     total = row.rough_total() if needs_total else _UNKNOWN
     for nats in _WINDOWS_NATS:
-        floor = row.logit_below(nats)
-        ids = (row.logits >= floor).nonzero()[0]
+        bottom = row.logit_below(nats)
+        ids = (row.logits >= bottom).nonzero()[0]
         log_weights = row.log_weights(ids)
-        is_all = nats > GONE_NATS or row.log_weight(floor) < -GONE_NATS
+        most_below = row.log_weight(bottom)  # of any token that is not among these
+        is_all = nats > GONE_NATS or most_below < -GONE_NATS
         if is_all:
             alive = log_weights >= -GONE_NATS
             ids, log_weights = ids[alive], log_weights[alive]
         least = _least(log_weights, params, top_k, None if is_all else total)
-        if least is not None:
+        if least is not None and (is_all or least > most_below):
             kept = (log_weights >= least).nonzero()[0]
             return ids[kept], log_weights[kept]
         if needs_total and nats == _WINDOWS_NATS[0]:
@@ -108,7 +109,7 @@ def survivors(row: Scaled, params: SamplingParams) -> tuple[Ids, Floats]:
 
 
 def _least(log_weights: Floats, params: SamplingParams, top_k: int, total: Total | None) -> float | None:
-    """The least log-weight that survives, given the largest of a row; None if that depends on what lies below them.
+    """The least log-weight that survives, given the largest of a row; None if it is not surely among them.
 
     total is that of the row, or None if nothing below these is alive.
     """
@@ -125,13 +126,8 @@ def _least(log_weights: Floats, params: SamplingParams, top_k: int, total: Total
         found = _least_in_top_p(log_weights, params.top_p, total)
         if found is None:
             return None
-        least, total = found, None
-    if params.min_p > 0.0:
-        floor = math.log(params.min_p)
-        if total is not None and floor <= log_weights.min():
-            return None
-        least = max(least, floor)
-    return least
+        least = found
+    return max(least, math.log(params.min_p)) if params.min_p > 0.0 else least
 
 
 def _least_in_top_p(log_weights: Floats, top_p: float, total: Total | None) -> float | None:
@@ -140,14 +136,14 @@ def _least_in_top_p(log_weights: Floats, top_p: float, total: Total | None) -> f
     total is that of the row, or None if these are all the tokens there are.
     """
     weights = np.exp(log_weights)
-    known = total or Total(float(weights.sum()), _SUM_ERROR_RATIO)
+    known = Total(float(weights.sum()), _SUM_ERROR_RATIO) if total is None else total
     target, error = top_p * known.value, known.error_ratio + _SUM_ERROR_RATIO
     above, falling = _around(target, log_weights, weights)
     likelier = above + np.concatenate(([0.0], np.exp(falling).cumsum()))
     fewest, most = likelier.searchsorted((target * (1 - error), target * (1 + error)))
     if 0 < fewest == most <= len(falling):
         return float(falling[fewest - 1])
-    return None if total else _least_by_sorting(log_weights, top_p)
+    return _least_by_sorting(log_weights, top_p) if total is None else None
 
 
 def _around(target: float, log_weights: Floats, weights: Floats) -> tuple[float, Floats]:
