@@ -1,6 +1,6 @@
 """torch's CPU kernels (oneDNN, MKL, flash attention), called so that a row's bits do not depend on its companions.
 
-Linear: weights packed once for oneDNN where its private operators exist, calls padded and sliced to a probed range of
+Linear: weights packed once for oneDNN where its private operators exist, calls padded and cut to probed numbers of
 rows. Attention: one SDPA call for each bucket of positions (see `attention`) with query tiles of a fixed height, over
 K and V gathered from the pool as stored. Neither knows of requests beyond rows, positions and block tables.
 """
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dayzero.kernels import reference
 from dayzero.kernels.attention import Bucket, Segment, segments
-from dayzero.kernels.rows import RowRange, cancelling, elementwise_slices, probe
+from dayzero.kernels.rows import CANDIDATES, Heights, cancelling, elementwise_slices, probe
 
 TILE_ROWS = 64  # most query rows of a tile: flash attention's own block is 32 or more
 WIDE = 16384  # features above which a call has at most 32 rows: a vocabulary's width is slow to probe, not to slice
@@ -37,7 +37,7 @@ class PackedWeight:
 
     weight: Tensor
     features: int
-    rows: RowRange
+    heights: Heights
     packed: bool
 
     def apply(self, x_MK: Tensor, bias_N: Tensor | None) -> Tensor:
@@ -49,50 +49,53 @@ class PackedWeight:
 
 
 class Linear:
-    """`prepare_linear` and `linear` for one dtype. Row ranges are probed once for each shape and kept."""
+    """`prepare_linear` and `linear` for one dtype. Heights are probed once for each shape and kept."""
 
     def __init__(self, dtype: torch.dtype, *, packed: bool) -> None:
         self._dtype = dtype
         self._packed = packed
-        self._rows: dict[tuple[int, int], RowRange] = {}
+        self._heights: dict[tuple[int, int], Heights] = {}
 
     @property
-    def row_ranges(self) -> dict[tuple[int, int], RowRange]:
-        """The probed range of each (K, N): part of the numerics."""
-        return dict(self._rows)
+    def heights(self) -> dict[tuple[int, int], Heights]:
+        """The probed heights of each (K, N): part of the numerics."""
+        return dict(self._heights)
 
     def prepare(self, weight_NK: Tensor) -> PackedWeight:
         """Pack a weight [N, K]. The caller should drop the original: this is the one copy that is needed."""
         features, inner = weight_NK.shape
-        rows = self._rows.get((inner, features))
-        if rows is None:
-            rows = self._rows[inner, features] = self._probe(inner, features)
-        return self._pack(weight_NK, rows)
+        heights = self._heights.get((inner, features))
+        if heights is None:
+            heights = self._heights[inner, features] = self._probe(inner, features)
+        return self._pack(weight_NK, heights)
 
     def linear(self, x_TK: Tensor, weight: PackedWeight, bias_N: Tensor | None = None) -> Tensor:
         """[T, N]."""
-        num_rows, rows = x_TK.shape[0], weight.rows
-        if rows.low <= num_rows <= rows.high:
-            return weight.apply(x_TK, bias_N)
-        out = x_TK.new_empty(num_rows, weight.features)
-        for start, stop in rows.slices(num_rows):
-            part = x_TK[start:stop]
-            if stop - start < rows.low:
-                part = F.pad(part, (0, 0, 0, rows.low - (stop - start)))
-            out[start:stop] = weight.apply(part, bias_N)[: stop - start]
-        return out
+        parts = [_padded(weight, x_TK[start:stop], bias_N) for start, stop in weight.heights.slices(x_TK.shape[0])]
+        if len(parts) == 1:
+            return parts[0]
+        return torch.cat(parts) if parts else x_TK.new_empty(0, weight.features)
 
-    def _pack(self, weight_NK: Tensor, rows: RowRange) -> PackedWeight:
+    def _pack(self, weight_NK: Tensor, heights: Heights) -> PackedWeight:
         packed = torch.ops.mkldnn._reorder_linear_weight(weight_NK, 1) if self._packed else weight_NK
-        return PackedWeight(packed, weight_NK.shape[0], rows, self._packed)
+        return PackedWeight(packed, weight_NK.shape[0], heights, self._packed)
 
-    def _probe(self, inner: int, features: int) -> RowRange:
+    def _probe(self, inner: int, features: int) -> Heights:
         """Probe a weight of the same shape. 64 rows repeated: a draw of a vocabulary's width would cost a second."""
         x, w = cancelling(128, inner, self._dtype, torch.Generator().manual_seed(inner * 1_000_003 + features))
         tiled = w.repeat(-(-features // w.shape[0]), 1)[:features].contiguous()
-        weight = self._pack(tiled, RowRange(1, 128))
+        weight = self._pack(tiled, Heights(CANDIDATES))
         most = 128 if features <= WIDE else 32
         return probe(lambda part: weight.apply(part.contiguous(), None), x, most)
+
+
+def _padded(weight: PackedWeight, x_MK: Tensor, bias_N: Tensor | None) -> Tensor:
+    """One call, with rows added up to one of the weight's heights."""
+    num_rows = x_MK.shape[0]
+    missing = weight.heights.fit(num_rows) - num_rows
+    if missing == 0:
+        return weight.apply(x_MK, bias_N)
+    return weight.apply(F.pad(x_MK, (0, 0, 0, missing)), bias_N)[:num_rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +213,7 @@ def probe_min_rows(num_heads: int, num_kv_heads: int, head_dim: int, dtype: torc
     generator = torch.Generator().manual_seed(head_dim)
     queries = num_heads // num_kv_heads
     tile_rows = max(1, TILE_ROWS // queries) * queries
-    heights = sorted({*range(1, 17), 24, 32, 48, tile_rows} - set(range(tile_rows + 1, TILE_ROWS + 1)))
+    heights = sorted({*range(1, 17), 24, 32, 48, queries, tile_rows} - set(range(tile_rows + 1, TILE_ROWS + 1)))
     cases = []
     for length in (64, 192, 512, 768):
         k = torch.randn(3, num_kv_heads, length, head_dim, generator=generator)

@@ -63,7 +63,7 @@ def select(dtype: torch.dtype, heads: HeadLayout) -> Kernels:
         why_linear = "oneDNN packs bfloat16 only: plain F.linear, rows in probed slices"
 
     def ranges() -> dict[str, str]:
-        probed = {f"{k}x{n}": f"{r.low}-{r.high}" for (k, n), r in sorted(linear.row_ranges.items())}
+        probed = {f"{k}x{n}": ",".join(map(str, h.allowed)) for (k, n), h in sorted(linear.heights.items())}
         return probed | {"attention": f"{min_rows}-{onednn.TILE_ROWS}"}
 
     return Kernels(

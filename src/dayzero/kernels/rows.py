@@ -3,35 +3,51 @@
 Products: a library picks its loops by the number of rows, and with them the order in which it adds. Where the order
 changes is a property of processor, library version and shape, so it is probed at start, with inputs whose exact sum is
 zero: what comes out is nothing but the rounding of that order, and another order shows in nearly every element.
-Source of the recipe: rows are padded up to `low` and cut into slices of at most `high`.
+So a call has one of a few *heights*, all of which were probed: rows are padded up to one and cut at the tallest.
 
 Elementwise ops: see `elementwise_slices`.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 VECTOR = 64  # elements of the longest unrolled vector: two of 32 bfloat16
-PROBED = (1, 2, 3, 4, 5, 6, 7, 8, 12, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128)
+CANDIDATES = (
+    1,
+    2,
+    4,
+    8,
+    12,
+    16,
+    24,
+    32,
+    48,
+    64,
+    96,
+    128,
+)  # padding adds half of the rows at most, beyond the first few
+TALLEST = (128, 32)  # tried in turn
+LOW = 16  # the lowest height of a usable set is no higher, or decoding would mostly compute padding
 
 
 @dataclass(frozen=True, slots=True)
-class RowRange:
-    """Calls have low..high rows: fewer are padded, more are sliced."""
+class Heights:
+    """The numbers of rows that a call may have, ascending: a row has the same bits in all of them."""
 
-    low: int
-    high: int
+    allowed: tuple[int, ...]
 
-    def slices(self, rows: int) -> Iterable[tuple[int, int]]:
+    def fit(self, rows: int) -> int:
+        """The least height for this many rows, at most the tallest."""
+        return next(height for height in self.allowed if height >= rows)
+
+    def slices(self, rows: int) -> Iterator[tuple[int, int]]:
         """[start, stop) of each call."""
-        return ((start, min(start + self.high, rows)) for start in range(0, rows, self.high))
-
-
-# Widest first. The last always holds: every call has the same shape.
-CANDIDATES = (*(RowRange(low, high) for high in (128, 32) for low in (1, 2, 4, 8, 16)), RowRange(16, 16))
+        tallest = self.allowed[-1]
+        for start in range(0, rows, tallest):
+            yield start, min(start + tallest, rows)
 
 
 def cancelling(rows: int, inner: int, dtype: torch.dtype, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -45,18 +61,23 @@ def cancelling(rows: int, inner: int, dtype: torch.dtype, generator: torch.Gener
     return x[:, order].to(dtype).contiguous(), w[:, order].to(dtype).contiguous()
 
 
-def probe(apply: Callable[[Tensor], Tensor], x: Tensor, most: int) -> RowRange:
-    """The widest range of at most `most` rows in which `apply` gives each row of x [>= most, K] the same bits."""
-    for candidate in (c for c in CANDIDATES[:-1] if c.high <= most):
-        whole = apply(x[: candidate.high])
-        if all(
-            torch.equal(apply(x[start : start + rows])[:rows], whole[start : start + rows])
-            for rows in PROBED
-            if candidate.low <= rows <= candidate.high
-            for start in {0, min(3, candidate.high - rows)}
-        ):
-            return candidate
-    return CANDIDATES[-1]
+def probe(apply: Callable[[Tensor], Tensor], x: Tensor, most: int) -> Heights:
+    """Heights of at most `most` rows in which `apply` gives each row of x [>= most, K] the same bits at any place.
+
+    Where no set will do, every call has the same height.
+    """
+    for tallest in (height for height in TALLEST if height <= most):
+        whole = apply(x[:tallest])
+        allowed = tuple(
+            height
+            for height in CANDIDATES
+            if height <= tallest
+            and torch.equal(apply(x[:height]), whole[:height])
+            and torch.equal(apply(x[tallest - height : tallest].flip(0)), whole[tallest - height :].flip(0))
+        )
+        if allowed and allowed[-1] == tallest and allowed[0] <= LOW:
+            return Heights(allowed)
+    return Heights((LOW,))
 
 
 def elementwise_slices(num_rows: int, width: int, threads: int) -> Iterator[tuple[int, int]]:

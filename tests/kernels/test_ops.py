@@ -1,0 +1,20 @@
+"""The declarations of ops."""
+
+import inspect
+
+from dayzero.kernels import reference
+from dayzero.kernels.ops import OPS
+
+
+def test_each_op_is_named_after_its_reference_and_occurs_once():
+    assert [op.name for op in OPS] == [op.reference.__name__ for op in OPS]
+    assert len({op.name for op in OPS}) == len(OPS)
+
+
+def test_every_public_reference_is_an_op_or_prepares_one():
+    functions = {name for name, value in vars(reference).items() if inspect.isfunction(value)}
+    assert functions == {op.name for op in OPS} | {"prepare_linear"}
+
+
+def test_every_op_states_its_error_for_both_dtypes():
+    assert all(set(op.relative_error) == {"float32", "bfloat16"} for op in OPS)
