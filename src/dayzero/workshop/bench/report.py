@@ -36,13 +36,14 @@ def latency_table(report: Report, *, open_loop: bool) -> Table:
     for name, d in report.latencies.items():
         if name != "send_lag_s" or open_loop:
             milliseconds = (d.mean, d.min, *d.percentiles, d.max)
-            table.add_row(_LABELS[name], str(d.count), *(f"{1000 * value:.2f}" for value in milliseconds))
+            table.add_row(_LABELS[name], str(d.count), *(_number(1000 * value) for value in milliseconds))
     return table
 
 
 def totals_table(report: Report) -> Table:
     """Rates, totals and how the requests ended."""
     table = _table("throughput")
+    table.show_header = False
     table.add_column("", justify="right")
     statuses = ", ".join(f"{report.num_by_status[status]} {status}" for status in Status)
     table.add_row("requests", statuses)
@@ -149,6 +150,11 @@ def _scale(name: str) -> tuple[float, str]:
     return (1000.0, " ".join([_LABELS[first], *rest, "(ms)"])) if first in _LABELS else (1.0, name)
 
 
+def _number(value: float) -> str:
+    """At least four digits that mean something, and no wider than a narrow terminal's column."""
+    return f"{value:.{2 if value < 100 else 1 if value < 1000 else 0}f}"
+
+
 def _spread(values: Sequence[float]) -> str:
     low, middle, high = np.quantile(values, (0.25, 0.5, 0.75))
-    return f"{middle:.2f} ({high - low:.2f})"
+    return f"{_number(middle)} ({_number(high - low)})"
