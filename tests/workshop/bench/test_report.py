@@ -31,8 +31,8 @@ def report_of(*timelines, limits_s=None):
 
 def test_the_latency_table_is_in_milliseconds_and_shows_lag_only_for_an_open_loop():
     text = printed(show.latency_table(report_of(), open_loop=False))
-    assert "100.0 " in text
-    assert "300.0 " in text
+    assert "100.0" in text
+    assert "300.0" in text
     assert "send lag" not in text
     assert "send lag" in printed(show.latency_table(report_of(), open_loop=True))
 
@@ -78,8 +78,8 @@ def test_a_compare_line_carries_every_sample():
 
 def test_the_ratio_table_shows_ratio_and_interval():
     text = printed(show.ratio_table(compare([report_of()] * 4, [report_of()] * 4)))
-    assert "TTFT p50 (ms)" in text
-    assert "1.000 - 1.000" in text
+    assert "TTFT p50" in text
+    assert "1.000-1.000" in text
 
 
 def test_a_request_line_counts_from_the_start_of_the_run():

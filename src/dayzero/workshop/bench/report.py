@@ -79,14 +79,15 @@ def formula_lines(report: Report, *, open_loop: bool) -> list[str]:
 
 def ratio_table(ratios: Sequence[Ratio]) -> Table:
     """B / A of each measure, with the median and the spread of both sides over the rounds."""
-    table = _table("B / A: median over rounds; of A and B: median (distance of quartiles)")
-    for head in ("A", "B", "B / A", "95 % interval", "better", "rounds"):
+    rounds = max((len(r.a) for r in ratios), default=0)
+    table = _table(f"medians of {rounds} rounds (and the distance of their quartiles); latencies in ms")
+    for head in ("A", "B", "B / A", "95 %", "better"):
         table.add_column(head, justify="right", no_wrap=True)
     for r in ratios:
-        interval = "-" if r.low is None or r.high is None else f"{r.low:.3f} - {r.high:.3f}"
+        interval = "-" if r.low is None or r.high is None else f"{r.low:.3f}-{r.high:.3f}"
         scale, label = _scale(r.name)
         spreads = (_spread([scale * value for value in side]) for side in (r.a, r.b))
-        table.add_row(label, *spreads, f"{r.ratio:.3f}", interval, r.better or "-", str(len(r.a)))
+        table.add_row(label, *spreads, f"{r.ratio:.3f}", interval, r.better or "-")
     return table
 
 
@@ -145,9 +146,11 @@ def _distribution(d: Distribution) -> dict[str, float]:
 
 
 def _scale(name: str) -> tuple[float, str]:
-    """Latencies are shown in milliseconds."""
+    """Latencies are shown in milliseconds; rates as `requests/s`."""
     first, *rest = name.split(" ")
-    return (1000.0, " ".join([_LABELS[first], *rest, "(ms)"])) if first in _LABELS else (1.0, name)
+    if first in _LABELS:
+        return 1000.0, " ".join([_LABELS[first], *rest])
+    return 1.0, name.removesuffix("_per_s").replace("_", " ") + "/s"
 
 
 def _number(value: float) -> str:
