@@ -30,7 +30,7 @@ CANDIDATES = (
     128,
 )  # padding adds half of the rows at most, beyond the first few
 TALLEST = (128, 32)  # tried in turn
-LOW = 16  # the lowest height of a usable set is no higher, or decoding would mostly compute padding
+LOW = 16  # all candidates from here on must agree, or many steps would mostly compute padding
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def probe(apply: Callable[[Tensor], Tensor], x: Tensor, most: int) -> Heights:
             and torch.equal(apply(x[:height]), whole[:height])
             and torch.equal(apply(x[tallest - height : tallest].flip(0)), whole[tallest - height :].flip(0))
         )
-        if allowed and allowed[-1] == tallest and allowed[0] <= LOW:
+        if {height for height in CANDIDATES if LOW <= height <= tallest} <= set(allowed):
             return Heights(allowed)
     return Heights((LOW,))
 
