@@ -2,6 +2,7 @@
 
 noise       counter-based random numbers (Philox): the noise of any token of any request, in any order
 penalties   what a request does to its logits before anything is drawn
+survivors   which tokens may be drawn: temperature, top-k, top-p and min-p
 sampler     a token per row: `Row`, `sample`
 reference   the slow and obvious sampler, the oracle of the fast one
 logprobs    raw model log-probabilities, ranks and alternatives
