@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 from gguf.quants import dequantize as oracle
+from transformers.modeling_gguf_pytorch_utils import LlamaTensorProcessor
 
 from dayzero.checkpoint import gguf_names
 from dayzero.checkpoint.gguf import read_gguf
@@ -59,6 +60,13 @@ def test_rotary_rows_go_from_pairs_to_halves() -> None:
     assert dequantize(stored, torch.float32).flatten().tolist() == [0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11]
 
 
+def test_rotary_rows_are_those_that_transformers_undoes() -> None:
+    rows = np.random.default_rng(3).standard_normal((48, 8), dtype=np.float32)
+    theirs = LlamaTensorProcessor()._reverse_permute_weights(rows, 3)
+    stored = StoredTensor("q", (48, 8), "F32", memoryview(rows.tobytes()), RotaryRows(3))
+    assert torch.equal(dequantize(stored, torch.float32), torch.from_numpy(theirs))
+
+
 def test_a_bias_has_rotary_rows_too() -> None:
     stored = StoredTensor("b", (4,), "F32", memoryview(torch.arange(4.0).numpy().tobytes()), RotaryRows(1))
     assert dequantize(stored, torch.float32).tolist() == [0, 2, 1, 3]
@@ -79,6 +87,12 @@ def test_the_result_owns_its_memory(name: str) -> None:
     buffer[:] = bytes(len(buffer))
     assert torch.equal(result, before)
     assert result.is_contiguous()
+
+
+def test_the_number_of_threads_is_as_before() -> None:
+    before = torch.get_num_threads()
+    dequantize(_random("Q4_0", (2, 32)), torch.float32)
+    assert torch.get_num_threads() == before
 
 
 def test_a_scalar_keeps_its_shape() -> None:

@@ -36,6 +36,8 @@ class Checkpoint:
     config         canonical keys, see `checkpoint.config`
     tensors        by Hugging Face name; their bytes are views of mappings, released with the last of them
     weight_bytes   of all tensors, as stored
+
+    Drop it after loading: it keeps the mappings, and once asked for the vocabulary, in memory.
     """
 
     path: Path
@@ -45,7 +47,7 @@ class Checkpoint:
     generation: GenerationDefaults
     weight_bytes: int
     read_tokenizer: Callable[[], TokenizerSource] = field(repr=False)
-    headers: tuple[bytes, ...] = field(repr=False)
+    headers: tuple[bytes | memoryview, ...] = field(repr=False)
 
     @cached_property
     def tokenizer(self) -> TokenizerSource:
@@ -93,7 +95,7 @@ def _open_gguf(path: Path) -> Checkpoint:
         gguf_names.read_tensors(file, config),
         GenerationDefaults(eos_token_ids=gguf_text.read_end_ids(file)),
         lambda: gguf_text.read_tokenizer(file),
-        (file.mapping[: file.header_bytes],),
+        (memoryview(file.mapping)[: file.header_bytes],),
     )
 
 
@@ -136,7 +138,7 @@ def _checkpoint(
     tensors: dict[str, StoredTensor],
     generation: GenerationDefaults,
     tokenizer: Callable[[], TokenizerSource],
-    headers: tuple[bytes, ...],
+    headers: tuple[bytes | memoryview, ...],
 ) -> Checkpoint:
     return Checkpoint(
         path=path,

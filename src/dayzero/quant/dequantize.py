@@ -4,6 +4,9 @@ Decoded slice by slice straight into the result, so the peak above the result is
 and owns its memory: no view of the file's mapping survives, and the checkpoint can be dropped after loading.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch import Tensor
 
@@ -24,13 +27,29 @@ def dequantize(stored: StoredTensor, dtype: torch.dtype) -> Tensor:
     rows_per_slice = _rows_per_slice(rows.shape[0], rows.shape[1], stored.transform)
     row_bytes = len(stored.data) // rows.shape[0]
     scratch = torch.empty(min(rows_per_slice, rows.shape[0]) * row_bytes, dtype=torch.uint8)
-    for start in range(0, rows.shape[0], rows_per_slice):
-        target = rows[start : start + rows_per_slice]
-        packed = scratch[: len(target) * row_bytes]
-        _bytes_of(packed)[:] = stored.data[start * row_bytes : start * row_bytes + len(packed)]
-        weights = DECODERS[stored.format](packed.view(-1, FORMATS[stored.format].block_bytes)).view(target.shape)
-        _store(weights, target, stored)
+    with _one_core_spared():
+        for start in range(0, rows.shape[0], rows_per_slice):
+            target = rows[start : start + rows_per_slice]
+            packed = scratch[: len(target) * row_bytes]
+            _bytes_of(packed)[:] = stored.data[start * row_bytes : start * row_bytes + len(packed)]
+            blocks = packed.view(-1, FORMATS[stored.format].block_bytes)
+            _store(DECODERS[stored.format](blocks).view(target.shape), target, stored)
     return result
+
+
+@contextmanager
+def _one_core_spared() -> Iterator[None]:
+    """Leave a core to whatever else starts up.
+
+    A decode is many short parallel regions, and each waits for its slowest thread: on two cores of which another
+    process wanted one, SmolLM2 took 10 s with two threads and 0.7 s with one.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(max(1, threads - 1))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _bytes_of(tensor: Tensor) -> memoryview:
