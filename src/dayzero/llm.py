@@ -17,6 +17,7 @@ from dayzero.checkpoint.open import open_checkpoint
 from dayzero.checkpoint.source import locate
 from dayzero.clock import SystemClock
 from dayzero.core.events import Logprob, RequestId, TokenEvent
+from dayzero.core.sampling import check_prompt
 from dayzero.core.spec import EngineConfig
 from dayzero.engine.build import build_engine
 from dayzero.errors import RequestError
@@ -171,6 +172,7 @@ class LLM:
                 self._leave(one)
 
     def _submit(self, prompt: list[int], options: SamplingOptions, *, choice: int) -> _Running:
+        check_prompt(prompt, self.spec.vocab_size)
         own = dict(options)
         logprobs, prompt_logprobs = own.pop("logprobs", None), own.pop("prompt_logprobs", None)
         fields = GenerationFields(**own)  # type: ignore[arg-type]

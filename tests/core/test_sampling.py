@@ -3,7 +3,7 @@ import math
 import msgspec
 import pytest
 
-from dayzero.core.sampling import SamplingParams, check
+from dayzero.core.sampling import SamplingParams, check, check_prompt
 from dayzero.errors import RequestError
 
 VOCAB = 100
@@ -49,3 +49,10 @@ def test_parameters_survive_the_wire() -> None:
     sent = params(temperature=0.7, logit_bias={3: -1.5}, stop_token_ids=(1, 2), logprobs=0)
     received = msgspec.msgpack.decode(msgspec.msgpack.encode(sent), type=SamplingParams)
     assert received == sent
+
+
+def test_a_prompt_has_tokens_and_only_those_of_the_model() -> None:
+    check_prompt([0, VOCAB - 1], VOCAB)
+    for prompt in ([], [-1], [0, VOCAB]):
+        with pytest.raises(RequestError, match="prompt"):
+            check_prompt(prompt, VOCAB)

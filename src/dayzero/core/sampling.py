@@ -1,6 +1,7 @@
 """Sampling parameters: one frozen value from the API to the sampler, which is also the wire format."""
 
 import math
+from collections.abc import Sequence
 
 import msgspec
 
@@ -67,6 +68,14 @@ def check(params: SamplingParams, vocab_size: int) -> None:
         _within("logit_bias", bias, -100.0, 100.0)
     for token in params.stop_token_ids:
         _within("stop_token_ids", token, 0, vocab_size - 1)
+
+
+def check_prompt(tokens: Sequence[int], vocab_size: int, *, param: str = "prompt") -> None:
+    """Raise RequestError for a prompt without tokens, or with one that the model does not have."""
+    if not tokens:
+        raise RequestError(f"{param} is empty", param=param)
+    if min(tokens) < 0 or max(tokens) >= vocab_size:
+        raise RequestError(f"{param} has a token id outside the vocabulary (0 to {vocab_size - 1})", param=param)
 
 
 def _within(name: str, value: float, low: float, high: float) -> None:

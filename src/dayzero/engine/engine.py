@@ -93,12 +93,9 @@ class Engine:
         return None
 
     def _check_tokens(self, submit: Submit) -> None:
-        if not submit.prompt:
-            raise RequestError("prompt empty", param="prompt")
-        vocab_size = self._spec.vocab_size
-        for name, tokens in (("prompt", submit.prompt), ("committed", submit.committed)):
-            if tokens and not (min(tokens) >= 0 and max(tokens) < vocab_size):
-                raise RequestError(f"{name} has a token id outside the vocabulary: 0 to {vocab_size - 1}", param=name)
+        sampling.check_prompt(submit.prompt, self._spec.vocab_size)
+        if submit.committed:
+            sampling.check_prompt(submit.committed, self._spec.vocab_size, param="committed")
         room = self._spec.max_context - min(1, submit.params.max_tokens)
         if len(submit.prompt) > room:
             raise ContextTooLong(
