@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 _KEEP_ALIVE_CONNECTION_S = 75  # longer than the usual load balancer's, so that it closes first
 _REFUSED_LINGER_S = 2.0  # a client that still sends sees the answer before the connection goes
-_CUT_OFF_S = 2.0  # for requests that were cancelled to clean up
+_CUT_OFF_S = 1  # for requests that were cancelled to clean up
 
 
 def bind(config: GatewayConfig) -> socket.socket:
@@ -98,7 +98,7 @@ def create_server(gateway: Gateway, config: GatewayConfig) -> "DrainableServer":
             server_header=False,
             proxy_headers=False,
             timeout_keep_alive=_KEEP_ALIVE_CONNECTION_S,
-            timeout_graceful_shutdown=round(_CUT_OFF_S),
+            timeout_graceful_shutdown=_CUT_OFF_S,
         )
     )
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from dayzero.core.sampling import MAX_LOGPROBS
+from dayzero.core.sampling import MAX_LOGPROBS, check_prompt
 from dayzero.errors import RequestError
 from dayzero.gateway.errors import UnsupportedParameter
 from dayzero.gateway.generate import Prompt, Usage
@@ -157,6 +157,7 @@ class ChatView:
                 continue_final_message=bool(request.continue_final_message),
                 variables=request.chat_template_kwargs or {},
             )
+            check_prompt(tokens, service.replica.spec.vocab_size, param="messages")
             params = sampling_params(
                 request,
                 service.defaults,

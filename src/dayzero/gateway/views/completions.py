@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from dayzero.core.sampling import MAX_LOGPROBS
+from dayzero.core.sampling import MAX_LOGPROBS, check_prompt
 from dayzero.errors import RequestError
 from dayzero.gateway.config import Limits
 from dayzero.gateway.generate import Prompt, Usage
@@ -99,12 +99,8 @@ class CompletionView:
     async def _prompt(self, request: CompletionRequest, given: type_of_prompt) -> Prompt:
         service = self._service
         tokens = await self._tokens(request, given)
-        if not tokens:
-            raise RequestError("empty prompt", param="prompt", hint="the model needs at least one token")
         vocab_size = service.replica.spec.vocab_size
-        for token in tokens:
-            if not 0 <= token < vocab_size:
-                raise RequestError(f"token id out of range: {token} (allowed: 0 to {vocab_size - 1})", param="prompt")
+        check_prompt(tokens, vocab_size)
         max_tokens = resolve_max_tokens(
             request.max_tokens,
             DEFAULT_MAX_TOKENS,

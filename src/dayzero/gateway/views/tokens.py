@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from dayzero.core.sampling import check_prompt
 from dayzero.errors import RequestError
 from dayzero.gateway.answer import send_json
 from dayzero.gateway.generation import check_text_size
@@ -81,9 +82,7 @@ class DetokenizeView:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._service
         request = await service.read(scope, receive, DetokenizeRequest, FieldRules(neutral={}))
-        vocab_size = service.replica.spec.vocab_size
-        for token in request.tokens:
-            if not 0 <= token < vocab_size:
-                raise RequestError(f"token id out of range: {token} (allowed: 0 to {vocab_size - 1})", param="tokens")
+        if request.tokens:
+            check_prompt(request.tokens, service.replica.spec.vocab_size, param="tokens")
         text = service.tokenizer.decode(request.tokens, skip_special=False)
         await send_json(send, msgspec.json.encode({"prompt": text}))

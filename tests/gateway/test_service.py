@@ -1,0 +1,28 @@
+import pytest
+
+from dayzero.errors import RequestError
+from dayzero.gateway.service import THREAD_FROM_CHARS, check_salt
+from tests.gateway.stand import stand
+
+
+def test_a_long_text_is_tokenized_like_a_short_one() -> None:
+    text = "x" * (2 * THREAD_FROM_CHARS)
+    assert stand().post("/tokenize", {"prompt": text}).json()["count"] == len(text)
+
+
+@pytest.mark.parametrize("salt", ["", "a b", "ä", "a\n", "x" * 129, "../x"])
+def test_a_loose_salt_is_refused(salt: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        check_salt(salt)
+    assert caught.value.param == "cache_salt"
+
+
+def test_a_plain_salt_passes_and_none_is_empty() -> None:
+    assert check_salt("Tenant_7-a") == "Tenant_7-a"
+    assert check_salt(None) == ""
+
+
+@pytest.mark.parametrize("name", ["gpt-9", "", 5, {"a": 1}, ["tiny"]])
+def test_only_the_served_model_is_served(name: object) -> None:
+    assert stand().complete(model=name).status_code in (400, 404)
+    assert stand().complete(model="tiny").status_code == 200
