@@ -14,6 +14,8 @@ from dayzero.kernels.ops import OPS
 from dayzero.kernels.registry import HeadLayout, Kernels, select
 from dayzero.kernels.rows import cancelling
 
+pytestmark = pytest.mark.model
+
 DTYPES = [torch.float32, torch.bfloat16]
 BLOCK_SIZE = 16
 NUM_ROWS = (*range(1, 18), 31, 32, 33, 63, 64, 65, 127, 128, 129, 512)
@@ -77,6 +79,8 @@ def test_ops_on_rows_agree_with_their_references(dtype, rows, width):
     tokens = torch.arange(rows) % 5
     table = draw(5, width, dtype=dtype)
     assert_close("rms_norm", kernels.rms_norm(x, weight, 1e-5), reference.rms_norm(x, weight, 1e-5))
+    factor = weight.float()  # gemma's weights
+    assert_close("rms_norm", kernels.rms_norm(x, factor, 1e-5), reference.rms_norm(x, factor, 1e-5))
     assert_close("silu_mul", kernels.silu_mul(gate_up), reference.silu_mul(gate_up))
     assert_close("gelu_mul", kernels.gelu_mul(gate_up), reference.gelu_mul(gate_up))
     assert_close("embedding", kernels.embedding(tokens, table), reference.embedding(tokens, table))
@@ -147,6 +151,7 @@ def test_ops_on_rows_give_a_row_the_same_bits_in_any_number_of_rows(threads, dty
         "silu_mul": kernels.silu_mul,
         "gelu_mul": kernels.gelu_mul,
         "rms_norm": lambda part: kernels.rms_norm(part, weight, 1e-5),
+        "rms_norm by a factor": lambda part: kernels.rms_norm(part, weight.float(), 1e-5),
     }
     for name, op in ops.items():
         alone = torch.cat([op(x[i : i + 1]) for i in range(512)])

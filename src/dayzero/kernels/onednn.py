@@ -257,8 +257,8 @@ def write_kv(kv_BS2GD: Tensor, kv_T2GD: Tensor, slots_T: Tensor) -> None:
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """torch's own, which is row-invariant and rounds once."""
-    return F.rms_norm(x, weight.shape, weight, eps)
+    """torch's own, which is row-invariant and rounds once. It wants one dtype: that of the weight, then."""
+    return F.rms_norm(x.to(weight.dtype), weight.shape, weight, eps).to(x.dtype)
 
 
 def silu_mul(gate_up_T2F: Tensor) -> Tensor:

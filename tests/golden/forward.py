@@ -1,0 +1,63 @@
+"""Our model without engine: a checkpoint's logits for one prompt, computed in given chunks."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from dayzero.checkpoint.open import open_checkpoint
+from dayzero.kernels.registry import select, select_reference
+from dayzero.kv.store import KVStore
+from dayzero.models.loader import load
+from dayzero.models.registry import family_of
+from dayzero.models.step import Step
+
+BLOCK_SIZE = 16
+
+
+class Model:
+    """Opened, dequantised and loaded as the engine does it."""
+
+    def __init__(self, path: Path, dtype: torch.dtype, *, reference: bool = False) -> None:
+        checkpoint = open_checkpoint(path)
+        self.family = family_of(checkpoint.family)
+        self.shape = self.family.parse(checkpoint.config)
+        self.kernels = select_reference() if reference else select(dtype, self.shape.heads)
+        self.weights = load(self.family, self.shape, checkpoint.tensors, dtype, self.kernels)
+        self.dtype = dtype
+
+    def logits(self, tokens: Sequence[int], chunks: Sequence[int]) -> Tensor:
+        """[T, V] float32, chunk after chunk through one KV store."""
+        assert sum(chunks) == len(tokens)
+        groups = self.family.groups(self.shape, self.dtype.itemsize)
+        num_blocks = -(-len(tokens) // BLOCK_SIZE) + 1
+        heads = self.shape.heads
+        store = KVStore(
+            groups,
+            [num_blocks] * len(groups),
+            BLOCK_SIZE,
+            num_kv_heads=heads.num_kv_heads,
+            head_dim=heads.head_dim,
+            dtype=self.dtype,
+        )
+        table = list(range(num_blocks - 1, 0, -1))
+        out, start = [], 0
+        with torch.inference_mode():
+            for length in chunks:
+                positions = range(start, start + length)
+                slots = torch.tensor([table[p // BLOCK_SIZE] * BLOCK_SIZE + p % BLOCK_SIZE for p in positions])
+                step = Step(
+                    tokens=torch.tensor(tokens[start : start + length]),
+                    positions=torch.tensor(positions),
+                    slots=tuple(slots for _ in groups),
+                    plans=tuple(
+                        self.kernels.plan_attention([0, length], [start], [table], BLOCK_SIZE, group.window)
+                        for group in groups
+                    ),
+                    sample_at=torch.arange(length),
+                )
+                hidden = self.family.forward(self.weights, step, store, self.kernels)
+                out.append(self.family.logits(self.weights, hidden.rows, self.kernels).float())
+                start += length
+        return torch.cat(out)
