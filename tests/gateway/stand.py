@@ -19,7 +19,7 @@ from dayzero.core.events import FinishReason, Logprob, TokenEvent
 from dayzero.core.spec import EngineSpec
 from dayzero.gateway.app import Gateway, create_app
 from dayzero.gateway.config import GatewayConfig
-from dayzero.gateway.server import bind, create_server
+from dayzero.gateway.server import DrainableServer, bind, create_server
 from dayzero.router.fake import FakeReplica
 from dayzero.text.conversation import Conversation, Rendering
 from dayzero.text.source import TokenizerJson, TokenizerSource
@@ -133,6 +133,7 @@ class Stand:
     gateway: Gateway
     replica: FakeReplica
     config: GatewayConfig
+    server: DrainableServer | None = None  # while it is live
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
         """One request through ASGI, without a socket."""
@@ -202,7 +203,7 @@ def run_live(stand: Stand) -> Iterator[tuple[str, int]]:
     listener = bind(GatewayConfig(served_model_name="tiny", port=0))
     listener.listen()
     address = listener.getsockname()[:2]
-    server = create_server(stand.gateway, stand.config)
+    server = stand.server = create_server(stand.gateway, stand.config)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])))
     thread.start()
     try:

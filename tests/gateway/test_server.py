@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dayzero.errors import ConfigError
-from dayzero.gateway.config import GatewayConfig
+from dayzero.gateway.config import GatewayConfig, Limits
 from dayzero.gateway.server import bind
 from tests.gateway.stand import run_live, says, stand
 
@@ -122,6 +122,38 @@ def resident_kib() -> int:
         if line.startswith("VmRSS:"):
             return int(line.split()[1])
     raise AssertionError
+
+
+@pytest.mark.parametrize("head", [b"", b"GET /health HTTP/1.1\r\nhost: "])
+def test_a_head_that_never_ends_is_given_up(head: bytes) -> None:
+    with run_live(stand(limits=Limits(head_read_s=0.1))) as address, connection(address) as client:
+        client.sendall(head)
+        assert client.recv(1) == b""
+
+
+def test_a_second_request_has_its_own_time(capfd: pytest.CaptureFixture[str]) -> None:
+    with run_live(stand(limits=Limits(head_read_s=0.1))) as address, connection(address) as client:
+        client.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert b"200 OK" in read_until(client, b"ok")
+        client.sendall(b"GET /health HTTP/1.1\r\n")
+        assert client.recv(1) == b""
+    assert capfd.readouterr().err == ""
+
+
+def test_a_client_that_does_not_read_loses_its_connection_and_its_request() -> None:
+    this = stand(says("x" * 60_000, None, per_event=2000), keep_alive_s=0.1, write_timeout_s=0.2)
+    body = {"prompt": "hi", "stream": True, "logprobs": 20, "max_tokens": 500}  # long events fill the buffers soon
+    with run_live(this) as address, connection(address) as client, connection(address) as other:
+        client.sendall(request(body, path="/v1/completions"))
+        assert client.recv(12) == b"HTTP/1.1 200"
+        assert this.server is not None
+        connections = []
+        while connections[-1:] != [1]:
+            other.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+            read_until(other, b"ok")
+            connections.append(len(this.server.server_state.connections))
+        assert connections[0] == 2
+    assert this.replica.running == {}
 
 
 def test_a_body_that_fits_is_read_whole_however_it_comes() -> None:

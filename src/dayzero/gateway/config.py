@@ -13,11 +13,13 @@ class Limits:
     body_bytes        counted while it streams in; Content-Length is not trusted
     choices           `n`, for each of the prompts
     chars_per_token   a text longer than this many characters for each token of the context is not even tokenized
+    head_read_s       time for a client to deliver its headers, and to say anything on a new connection
     body_read_s       time for a client to deliver its body
     """
 
     header_bytes: int = 16 * 2**10
     body_bytes: int = 4 * 2**20
+    head_read_s: float = 30.0
     body_read_s: float = 60.0
     json_depth: int = 64
     messages: int = 2048

@@ -22,6 +22,7 @@ from dayzero.gateway.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
+ABORT = "dayzero.abort"  # extension of a scope: a function that cuts the connection, whatever is still unsent
 OPEN_PATHS = frozenset({"/health"})
 _MAX_IGNORED_CHARS = 1024
 
@@ -96,6 +97,9 @@ class ErrorBoundary:
             this = exchange.of(scope)
             if isinstance(error, ClientGone):
                 this.status = CLIENT_GONE_STATUS
+                cut = scope.get("extensions", {}).get(ABORT)
+                if cut is not None:
+                    cut()  # closing would wait for a client that does not read
                 return
             reply = reply_to(error)
             if reply.status >= 500:

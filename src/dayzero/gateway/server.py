@@ -7,18 +7,21 @@ A second signal cuts the wait short.
 
 import asyncio
 import contextlib
+import functools
 import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dayzero.errors import ConfigError
 from dayzero.gateway.app import Gateway
-from dayzero.gateway.config import GatewayConfig
+from dayzero.gateway.config import GatewayConfig, Limits
 from dayzero.gateway.errors import HeadersTooLarge, reply_to, root_cause
+from dayzero.gateway.middleware import ABORT
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +93,7 @@ def create_server(gateway: Gateway, config: GatewayConfig) -> "DrainableServer":
     return DrainableServer(
         uvicorn.Config(
             gateway.app,
-            http=protocol_class(config.limits.header_bytes),
+            http=functools.partial(BoundedProtocol, limits=config.limits),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
             access_log=False,
@@ -122,44 +125,69 @@ async def _run(
     await server.serve(sockets=[listener])
 
 
-def protocol_class(header_bytes: int) -> type[HttpToolsProtocol]:
-    """uvicorn's HTTP protocol with a bound on what the parser holds back (CVE-2025-48956).
+class BoundedProtocol(HttpToolsProtocol):
+    """uvicorn's HTTP protocol with what an application cannot do for itself.
 
-    Headers are gathered inside the parser, out of an application's sight, before anything can refuse them.
+    Headers are gathered inside the parser, before anything can refuse them: here their bytes are bounded
+    (CVE-2025-48956), and their time. And a connection that nobody reads can be cut, by the scope's extension ABORT.
     """
 
-    class BoundedProtocol(HttpToolsProtocol):
-        _held_bytes = 0  # fed since the parser last gave something away: a header, a path, or a trailer that grows
-        _is_refused = False
+    def __init__(self, *args: Any, limits: Limits, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._limits = limits
+        self._held_bytes = 0  # fed since the parser last gave something away: a header, a path, a trailer that grows
+        self._is_refused = False
+        self._head_timer: asyncio.TimerHandle | None = None  # runs while a request's head is awaited
 
-        def data_received(self, data: bytes) -> None:
-            if self._is_refused:
-                return
-            self._held_bytes += len(data)
-            super().data_received(data)
-            if self._held_bytes > header_bytes and not self.transport.is_closing():
-                self._refuse()
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._await_head()
 
-        def on_headers_complete(self) -> None:
-            self._held_bytes = 0
-            super().on_headers_complete()
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel_head_timer()
+        super().connection_lost(exc)
 
-        def on_body(self, body: bytes) -> None:
-            self._held_bytes = 0
-            super().on_body(body)
+    def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
+        self._held_bytes += len(data)
+        super().data_received(data)
+        if self._held_bytes > self._limits.header_bytes and not self.transport.is_closing():
+            self._refuse()
 
-        def on_message_complete(self) -> None:
-            self._held_bytes = 0
-            super().on_message_complete()
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.scope["extensions"] = {ABORT: self.transport.abort}  # type: ignore[dict-item]
+        if self._head_timer is None:
+            self._await_head()
 
-        def _refuse(self) -> None:
-            self._is_refused = True
-            reply = reply_to(HeadersTooLarge(f"request headers too large (limit: {header_bytes} bytes)"))
-            headers = b"".join(b"%s: %s\r\n" % header for header in (*reply.headers, (b"connection", b"close")))
-            self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\n%s\r\n%s" % (headers, reply.body))
-            self.loop.call_later(_REFUSED_LINGER_S, self.transport.close)
+    def on_headers_complete(self) -> None:
+        self._held_bytes = 0
+        self._cancel_head_timer()
+        super().on_headers_complete()
 
-    return BoundedProtocol
+    def on_body(self, body: bytes) -> None:
+        self._held_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._held_bytes = 0
+        super().on_message_complete()
+
+    def _await_head(self) -> None:
+        self._head_timer = self.loop.call_later(self._limits.head_read_s, self.transport.close)
+
+    def _cancel_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _refuse(self) -> None:
+        self._is_refused = True
+        reply = reply_to(HeadersTooLarge(f"request headers too large (limit: {self._limits.header_bytes} bytes)"))
+        headers = b"".join(b"%s: %s\r\n" % header for header in (*reply.headers, (b"connection", b"close")))
+        self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\n%s\r\n%s" % (headers, reply.body))
+        self.loop.call_later(_REFUSED_LINGER_S, self.transport.close)
 
 
 def _in_use(config: GatewayConfig, error: OSError) -> ConfigError:
