@@ -179,7 +179,7 @@ class LLM:
         shape = shape_of(fields, Limits())
         max_tokens = resolve_max_tokens(
             fields.max_tokens,
-            DEFAULT_MAX_TOKENS,
+            self._generation.max_new_tokens or DEFAULT_MAX_TOKENS,
             prompt_tokens=len(prompt),
             context=self.spec.max_context,
             param="prompts",
@@ -187,6 +187,7 @@ class LLM:
         params = sampling_params(
             fields,
             self._generation,
+            seed=shape.seed,
             max_tokens=max_tokens,
             vocab_size=self.spec.vocab_size,
             logprobs=logprobs,  # type: ignore[arg-type]

@@ -19,7 +19,9 @@ DEFAULTS = GenerationDefaults(temperature=0.6, top_p=0.9, top_k=20, min_p=0.1, r
 
 
 def params(defaults: GenerationDefaults = DEFAULTS, **fields: Any) -> SamplingParams:
-    return sampling_params(GenerationFields(**fields), defaults, max_tokens=5, vocab_size=100, logprobs=None)
+    given = GenerationFields(**fields)
+    seed = shape_of(given, Limits()).seed
+    return sampling_params(given, defaults, seed=seed, max_tokens=5, vocab_size=100, logprobs=None)
 
 
 def test_the_checkpoints_defaults_stand_in_for_what_the_request_leaves_out() -> None:

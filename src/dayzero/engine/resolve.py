@@ -13,7 +13,7 @@ from dayzero.errors import ConfigError
 from dayzero.kv.groups import CacheGroup
 
 KV_SHARE = 0.5  # of the memory that is free after the weights; the rest is the user's
-OVERHEAD_BYTES = 450 * 2**20  # interpreter, torch, gateway, activations: bench/bench_memory.py
+OVERHEAD_BYTES = 450 * 2**20  # interpreter, torch, gateway, activations: bench/bench_serve.py
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,7 @@ def create_app(
             allow_headers=["*"],
             expose_headers=[
                 "x-request-id",
+                "x-seed",
                 "x-ignored-fields",
                 "openai-processing-ms",
                 "retry-after",

@@ -18,6 +18,7 @@ class Exchange:
     id       echoed if the client gave one that is plain, else drawn; never a key of anything
     route    the pattern that matched, e.g. /v1/models/{model}
     tenant   digest of the api key; "" without keys
+    seed     of a generation: what its answer can be had again with
     """
 
     id: str
@@ -27,6 +28,7 @@ class Exchange:
     status: int = 0
     prompt_tokens: int = 0
     output_tokens: int = 0
+    seed: int | None = None
     ignored_fields: list[str] = field(default_factory=list)
 
 

@@ -63,6 +63,7 @@ class Shape:
     num_choices: int  # for each prompt
     stops: tuple[str, ...]
     include_usage: bool
+    seed: int  # the client's, else drawn: one for all prompts and choices, so that the answer can be had again
 
 
 def shape_of(fields: GenerationFields, limits: Limits) -> Shape:
@@ -79,13 +80,14 @@ def shape_of(fields: GenerationFields, limits: Limits) -> Shape:
     if not -(2**31) <= (fields.priority or 0) < 2**31:
         raise RequestError(f"priority out of range: {fields.priority}", param="priority")
     include_usage = fields.stream_options is not None and bool(fields.stream_options.include_usage)
-    return Shape(num_choices, _stops(fields.stop, limits), include_usage)
+    return Shape(num_choices, _stops(fields.stop, limits), include_usage, _seed(fields.seed))
 
 
 def sampling_params(
     fields: GenerationFields,
     defaults: GenerationDefaults,
     *,
+    seed: int,
     max_tokens: int,
     vocab_size: int,
     logprobs: int | None,
@@ -94,7 +96,7 @@ def sampling_params(
     """The parameters of every choice of a request. RequestError names the field that is out of bounds."""
     params = SamplingParams(
         max_tokens=max_tokens,
-        seed=_seed(fields.seed),
+        seed=seed,
         min_tokens=fields.min_tokens or 0,
         temperature=_first(fields.temperature, defaults.temperature, 1.0),
         top_p=_first(fields.top_p, defaults.top_p, 1.0),

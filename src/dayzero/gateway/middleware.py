@@ -56,6 +56,8 @@ class Exchanges:
         headers = [(b"x-request-id", this.id.encode()), (b"openai-processing-ms", b"%d" % elapsed_ms)]
         if this.ignored_fields:
             headers.append((b"x-ignored-fields", ", ".join(this.ignored_fields)[:_MAX_IGNORED_CHARS].encode()))
+        if this.seed is not None:
+            headers.append((b"x-seed", b"%d" % this.seed))
         return headers
 
     def _report(self, scope: Scope, this: exchange.Exchange) -> None:
@@ -71,6 +73,8 @@ class Exchanges:
             "prompt_tokens": this.prompt_tokens,
             "output_tokens": this.output_tokens,
         }
+        if this.seed is not None:
+            fields["seed"] = this.seed
         log.info("request", extra=fields)
 
 

@@ -90,6 +90,7 @@ class TextService:
             deadline_s=max(0.0, this.started_s + self.config.request_timeout_s - self.clock.now_s()),
         )
         this.prompt_tokens = work.prompt_tokens
+        this.seed = shape.seed
         if fields.stream:
             await answer_stream(self.generator, work, form, scope, receive, send, config=self.config, clock=self.clock)
         else:

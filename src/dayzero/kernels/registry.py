@@ -56,11 +56,11 @@ def select(dtype: torch.dtype, heads: HeadLayout) -> Kernels:
     min_rows = onednn.probe_min_rows(heads.num_heads, heads.num_kv_heads, heads.head_dim, dtype)
     attention = onednn.Attention(num_heads=heads.num_heads, num_kv_heads=heads.num_kv_heads, min_rows=min_rows)
     if can_pack:
-        why_linear = "weights packed for oneDNN, rows in probed slices"
+        why_linear = "weights packed for oneDNN, calls of probed heights"
     elif dtype is torch.bfloat16:
         why_linear = "this torch build lacks oneDNN's packing operators: plain F.linear, about 1.3x slower"
     else:
-        why_linear = "oneDNN packs bfloat16 only: plain F.linear, rows in probed slices"
+        why_linear = "oneDNN packs bfloat16 only: plain F.linear, calls of probed heights"
 
     def ranges() -> dict[str, str]:
         probed = {f"{k}x{n}": ",".join(map(str, h.allowed)) for (k, n), h in sorted(linear.heights.items())}

@@ -15,20 +15,8 @@ import torch
 from torch import Tensor
 
 VECTOR = 64  # elements of the longest unrolled vector: two of 32 bfloat16
-CANDIDATES = (
-    1,
-    2,
-    4,
-    8,
-    12,
-    16,
-    24,
-    32,
-    48,
-    64,
-    96,
-    128,
-)  # padding adds half of the rows at most, beyond the first few
+# Padding adds half of the rows at most, beyond the first few.
+CANDIDATES = (1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 TALLEST = (128, 32)  # tried in turn
 LOW = 16  # all candidates from here on must agree, or many steps would mostly compute padding
 

@@ -1,6 +1,6 @@
 """Cache groups: layers that keep their KV alike share one block table.
 
-A model declares its groups; a `Step` holds one block table for each. Source: DESIGN §3.
+A model declares its groups; a `Step` holds one block table for each.
 """
 
 import enum

@@ -62,14 +62,18 @@ def confine() -> None:
     for limit, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_AS, _mapped_bytes() + _MEMORY_BYTES),
+        *_memory_limit(),
     ):
         resource.setrlimit(limit, (value, value))
 
 
-def _mapped_bytes() -> int:
+def _memory_limit() -> list[tuple[int, int]]:
+    """Beyond what is mapped now; none where the system does not say how much that is (macOS), only the time limit."""
     statm = Path("/proc/self/statm")
-    return int(statm.read_text().split()[0]) * resource.getpagesize() if statm.exists() else 0
+    if not statm.exists():
+        return []
+    mapped_bytes = int(statm.read_text().split()[0]) * resource.getpagesize()
+    return [(resource.RLIMIT_AS, mapped_bytes + _MEMORY_BYTES)]
 
 
 if __name__ == "__main__":

@@ -161,9 +161,10 @@ class ChatView:
             params = sampling_params(
                 request,
                 service.defaults,
+                seed=shape.seed,
                 max_tokens=resolve_max_tokens(
                     request.max_tokens if request.max_completion_tokens is None else request.max_completion_tokens,
-                    service.config.default_max_tokens,
+                    service.defaults.max_new_tokens or service.config.default_max_tokens,
                     prompt_tokens=len(tokens),
                     context=service.context,
                     param="messages",

@@ -83,7 +83,7 @@ class CompletionView:
         check_request(request)
         given = prompts_of(request.prompt, service.config.limits)
         with service.admission.admit(shape.num_choices * len(given)):
-            prompts = [await self._prompt(request, prompt) for prompt in given]
+            prompts = [await self._prompt(request, prompt, shape.seed) for prompt in given]
             rules = StreamRules(
                 stops=shape.stops,
                 show_stop=bool(request.include_stop_str_in_output),
@@ -96,7 +96,7 @@ class CompletionView:
             )
             await service.answer(prompts, request, shape, rules, form, (scope, receive, send))
 
-    async def _prompt(self, request: CompletionRequest, given: type_of_prompt) -> Prompt:
+    async def _prompt(self, request: CompletionRequest, given: type_of_prompt, seed: int) -> Prompt:
         service = self._service
         tokens = await self._tokens(request, given)
         vocab_size = service.replica.spec.vocab_size
@@ -114,6 +114,7 @@ class CompletionView:
         params = sampling_params(
             request,
             service.defaults,
+            seed=seed,
             max_tokens=max_tokens,
             vocab_size=vocab_size,
             logprobs=request.logprobs,

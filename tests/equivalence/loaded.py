@@ -1,0 +1,191 @@
+"""One model's weights, engines of any size around them, and the loop that all engines must agree with."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from dayzero.checkpoint.open import open_checkpoint
+from dayzero.clock import FakeClock
+from dayzero.core.events import FinishReason, Logprob, TokenEvent
+from dayzero.core.spec import EngineSpec
+from dayzero.engine.batch import Batch, Span
+from dayzero.engine.engine import Engine
+from dayzero.engine.request import Request
+from dayzero.engine.runner import ModelRunner
+from dayzero.engine.scheduler import Scheduler, SchedulerLimits, finish_reason
+from dayzero.kernels.registry import select
+from dayzero.kv.cache import KVCache
+from dayzero.kv.store import KVStore
+from dayzero.models.loader import load
+from dayzero.models.registry import family_of
+from dayzero.wire.messages import Load, Submit
+
+POLICY_VERSION = "under test"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Of an engine; none of them may change a token. `num_blocks` of each cache group, the null block included."""
+
+    num_blocks: tuple[int, ...]
+    block_size: int = 16
+    prefix_cache: bool = True
+    max_step_tokens: int = 512
+    max_requests: int = 8
+
+
+@dataclass(frozen=True)
+class Answer:
+    """All that a client learns of a request."""
+
+    tokens: tuple[int, ...]
+    finish: FinishReason | None
+    logprobs: tuple[Logprob, ...] = ()
+    prompt_logprobs: tuple[Logprob | None, ...] = ()
+
+    def after(self, committed: int) -> "Answer":
+        """What is left to say to a client that has the first `committed` tokens."""
+        return Answer(self.tokens[committed:], self.finish, self.logprobs[committed:], self.prompt_logprobs)
+
+
+def answer_of(events: Sequence[TokenEvent]) -> Answer:
+    """The events of one request, together."""
+    return Answer(
+        tuple(token for event in events for token in event.tokens),
+        events[-1].finish if events else None,
+        tuple(logprob for event in events for logprob in event.logprobs or ()),
+        tuple(logprob for event in events for logprob in event.prompt_logprobs or ()),
+    )
+
+
+class Loaded:
+    """A checkpoint in one dtype."""
+
+    def __init__(self, path: Path, dtype: torch.dtype, *, max_context: int) -> None:
+        checkpoint = open_checkpoint(path)
+        self.family = family_of(checkpoint.family)
+        self.shape = self.family.parse(checkpoint.config)
+        self.dtype = dtype
+        self.max_context = max_context
+        self.eos_token_ids = checkpoint.generation.eos_token_ids
+        self.kernels = select(dtype, self.shape.heads)
+        self.groups = self.family.groups(self.shape, dtype.itemsize)
+        self.weights = load(self.family, self.shape, checkpoint.tensors, dtype, self.kernels)
+
+    def engine(self, sizes: Sizes) -> Engine:
+        """A fresh one: nothing cached, nothing running."""
+        cache = KVCache(self.groups, sizes.num_blocks, block_size=sizes.block_size, prefix_cache=sizes.prefix_cache)
+        limits = SchedulerLimits(
+            max_step_tokens=sizes.max_step_tokens,
+            max_requests=sizes.max_requests,
+            max_context=self.max_context,
+            eos_token_ids=frozenset(self.eos_token_ids),
+        )
+        clock = FakeClock()
+        runner = self._runner(sizes.num_blocks, sizes.block_size)
+        return Engine(Scheduler(limits, cache, clock), runner, clock, self._spec(sizes))
+
+    def alone(self, submit: Submit) -> Answer:
+        """The reference loop: the whole prompt in one step, then a token a step, in blocks that nobody else uses."""
+        size = 16
+        most = len(submit.prompt) + submit.params.max_tokens
+        blocks = list(range(1, -(-most // size) + 1))
+        runner = self._runner([len(blocks) + 1] * len(self.groups), size)
+        limits = SchedulerLimits(
+            max_step_tokens=most,
+            max_requests=1,
+            max_context=self.max_context,
+            eos_token_ids=frozenset(self.eos_token_ids),
+        )
+        request = Request(
+            id=0,
+            prompt=submit.prompt,
+            params=submit.params,
+            salt="",
+            policy_version="",
+            choice=submit.choice,
+            block_tables=[blocks for _ in self.groups],
+        )
+        logprobs: list[Logprob] = []
+        prompt_logprobs: list[Logprob | None] = [] if submit.params.prompt_logprobs is None else [None]
+        finish = None
+        while finish is None:
+            span = Span(request, request.num_computed, request.num_tokens - request.num_computed)
+            (outcome,) = runner.launch(Batch(0, (span,))).collect()
+            assert outcome.error is None
+            request.num_computed = span.stop
+            request.output.extend(outcome.tokens)
+            logprobs.extend(outcome.logprobs or ())
+            prompt_logprobs.extend(outcome.prompt_logprobs or ())
+            finish = finish_reason(request, limits)
+        return Answer(tuple(request.output), finish, tuple(logprobs), tuple(prompt_logprobs))
+
+    def _runner(self, num_blocks: Sequence[int], block_size: int) -> ModelRunner:
+        heads = self.shape.heads
+        store = KVStore(
+            self.groups,
+            num_blocks,
+            block_size,
+            num_kv_heads=heads.num_kv_heads,
+            head_dim=heads.head_dim,
+            dtype=self.dtype,
+        )
+        return ModelRunner(
+            self.family,
+            self.weights,
+            self.kernels,
+            store,
+            self.groups,
+            block_size=block_size,
+            eos_token_ids=self.eos_token_ids,
+        )
+
+    def _spec(self, sizes: Sizes) -> EngineSpec:
+        return EngineSpec(
+            model="",
+            family=self.family.name,
+            dtype=str(self.dtype),
+            vocab_size=self.shape.vocab_size,
+            max_context=self.max_context,
+            eos_token_ids=self.eos_token_ids,
+            weight_bytes=0,
+            block_size=sizes.block_size,
+            kv_blocks=sizes.num_blocks[0] - 1,
+            kv_bytes=0,
+            max_requests=sizes.max_requests,
+            max_step_tokens=sizes.max_step_tokens,
+            threads=torch.get_num_threads(),
+            prefix_cache=sizes.prefix_cache,
+            numerics_id="",
+            policy_version=POLICY_VERSION,
+            kernels=(),
+        )
+
+
+class Traffic:
+    """An engine's requests and what came of them."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.events: dict[int, list[TokenEvent]] = {}
+        self.load = Load()
+
+    def submit(self, submit: Submit) -> None:
+        self.events[submit.request_id] = []
+        self.engine.submit(submit)
+
+    def step(self) -> None:
+        report = self.engine.step()
+        if report is not None:
+            self.load = report.load
+            for event in report.events:
+                self.events[event.request_id].append(event)
+
+    def drain(self) -> None:
+        while self.engine.has_work:
+            self.step()
+
+    def answers(self) -> dict[int, Answer]:
+        return {request_id: answer_of(events) for request_id, events in self.events.items()}
