@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -36,6 +37,11 @@ async def collect(replica: ProcessReplica, message: Submit) -> list[TokenEvent]:
 
 async def start(config: EngineConfig = FAKE) -> ProcessReplica:
     return await ProcessReplica.start(EngineProcess(config), on_loading=lambda _: None)
+
+
+async def exhaust(stream: AsyncIterator[TokenEvent]) -> None:
+    async for _ in stream:
+        pass
 
 
 def test_every_request_gets_its_tokens_and_one_terminal_event() -> None:
@@ -74,8 +80,7 @@ def test_a_killed_engine_ends_each_request_with_replica_lost() -> None:
         os.kill(replica._process.pid, signal.SIGKILL)
         for stream in streams:
             with pytest.raises(ReplicaLost):
-                while True:
-                    await anext(stream)
+                await exhaust(stream)
         assert not replica.is_alive
         assert replica.num_requests == 0
         await replica.close()
