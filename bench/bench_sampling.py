@@ -1,19 +1,16 @@
 """What sampling costs a step: `python bench/bench_sampling.py [--rows 32] [--vocab 49152] [--threads 2]`.
 
-One JSON line per case: the median of interleaved repeats, and the ratio to the greedy case of the same run. Logits are
-normal with ten tokens raised, which gives the figures of SmolLM2 on text that it wrote: the likeliest token has 15 to
+All cases are interleaved. Logits are normal with ten tokens raised, which gives the figures of SmolLM2 on text that it wrote: the likeliest token has 15 to
 90 % (median 36 %), 20 to 1300 tokens lie within 8 nats of it, and top-p 0.95 at temperature 0.7 keeps 1 to 80.
 """
 
 import argparse
-import json
-import platform
-import statistics
 import time
 from collections.abc import Callable
 
 import numpy as np
 import torch
+from record import record
 
 from dayzero.core.sampling import SamplingParams
 from dayzero.sampling.logprobs import logprobs
@@ -64,13 +61,8 @@ def main() -> None:
             if repeat >= 3:
                 samples_s[name].append(time.perf_counter() - start)
 
-    settings = {"rows": args.rows, "vocab": args.vocab, "threads": args.threads, "machine": platform.machine()}
-    greedy_s = statistics.median(samples_s["greedy"])
-    for name, times_s in samples_s.items():
-        low_s, median_s, high_s = statistics.quantiles(times_s, n=4)
-        figures = {"median_s": median_s, "iqr_s": high_s - low_s, "greedy_ratio": median_s / greedy_s}
-        rounded = {key: round(value, 6) for key, value in figures.items()}
-        print(json.dumps({"bench": "sampling", "case": name, **rounded, "settings": settings}))
+    settings = {"rows": args.rows, "vocab": args.vocab, "threads": args.threads}
+    record("sampling", samples_s, unit="s", settings=settings)
 
 
 if __name__ == "__main__":

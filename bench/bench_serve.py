@@ -25,6 +25,9 @@ from pathlib import Path
 import aiohttp
 from record import record
 
+from dayzero.checkpoint.open import open_checkpoint
+from dayzero.checkpoint.source import locate
+
 STREAMS, OUT = 32, 256
 FAKE_SERVER = Path(__file__).parent / "fake_server.py"
 
@@ -59,8 +62,8 @@ def wait_until_ready(url: str) -> None:
             time.sleep(0.01)
 
 
-async def stream(session: aiohttp.ClientSession, url: str, number: int, max_tokens: int) -> int:
-    """Read one stream to its end; returns its output tokens as the server counted them."""
+async def stream(session: aiohttp.ClientSession, url: str, number: int, max_tokens: int) -> tuple[int, int]:
+    """Read one stream to its end; returns its output tokens, as the server counted them, and its chunks."""
     body = {
         "prompt": [1 + (number * 7919 + i) % 40000 for i in range(32)],
         "max_tokens": max_tokens,
@@ -69,26 +72,28 @@ async def stream(session: aiohttp.ClientSession, url: str, number: int, max_toke
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    last = b""
+    last, chunks = b"", 0
     async with session.post(f"{url}/v1/completions", json=body) as answer:
         answer.raise_for_status()
         async for chunk in answer.content.iter_any():
+            chunks += chunk.count(b"data: ")
             last = (last + chunk)[-4096:]
     usage = next(line for line in reversed(last.split(b"\n\n")) if b'"completion_tokens"' in line)
-    return int(json.loads(usage.removeprefix(b"data: "))["usage"]["completion_tokens"])
+    return int(json.loads(usage.removeprefix(b"data: "))["usage"]["completion_tokens"]), chunks
 
 
-async def throughput(url: str, streams: int, out: int, rounds: int) -> float:
-    """Output tokens per second of a closed loop of streams."""
+async def throughput(url: str, streams: int, out: int, rounds: int) -> tuple[float, float]:
+    """Output tokens and chunks per second of a closed loop of streams. Tokens that wait share a chunk."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
 
-        async def worker(worker_number: int) -> int:
+        async def worker(worker_number: int) -> list[tuple[int, int]]:
             numbers = range(worker_number * 1000, worker_number * 1000 + rounds)
-            return sum([await stream(session, url, number, out) for number in numbers])
+            return [await stream(session, url, number, out) for number in numbers]
 
         start_s = time.perf_counter()
-        tokens = sum(await asyncio.gather(*(worker(i) for i in range(streams))))
-        return tokens / (time.perf_counter() - start_s)
+        counts = [count for some in await asyncio.gather(*(worker(i) for i in range(streams))) for count in some]
+        seconds = time.perf_counter() - start_s
+        return sum(tokens for tokens, _ in counts) / seconds, sum(chunks for _, chunks in counts) / seconds
 
 
 def first_token_s() -> float:
@@ -120,6 +125,8 @@ def memory() -> dict[str, float]:
         asyncio.run(throughput(url, streams=STREAMS, out=64, rounds=1))
         sizes = {"gateway": pss_bytes(process.pid)}
         sizes["all"] = sum(pss_bytes(pid) for pid in family(process.pid))
+        weights = open_checkpoint(locate(None, offline=True, progress=lambda *_: None)).tensors.values()
+        sizes["weights"] = 2 * sum(tensor.num_weights for tensor in weights)  # bfloat16
         return {name: size / 2**20 for name, size in sizes.items()}
 
 
@@ -131,7 +138,12 @@ def main() -> None:
         wait_until_ready(url)
         asyncio.run(throughput(url, STREAMS, OUT, rounds=1))
         rates = [asyncio.run(throughput(url, STREAMS, OUT, rounds=4)) for _ in range(args.repeats)]
-    record("wire", {"dayzero": rates}, unit="tokens/s", settings={"streams": STREAMS, "output_tokens": OUT})
+    record(
+        "wire",
+        {"dayzero": [tokens for tokens, _ in rates], "chunks": [chunks for _, chunks in rates]},
+        unit="tokens/s, chunks/s",
+        settings={"streams": STREAMS, "output_tokens": OUT},
+    )
     starts = [first_token_s() for _ in range(args.repeats)]
     record("start", {"dayzero": starts}, unit="s", settings={"model": "embedded", "page_cache": "warm"})
     sizes = memory()

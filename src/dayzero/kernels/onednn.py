@@ -201,7 +201,7 @@ class Attention:
             k, v = (x.transpose(1, 2).expand(call.tiles, -1, -1, -1) for x in kv.unbind(2))
             o = F.scaled_dot_product_attention(q, k, v, attn_mask=call.mask, scale=scale)
             o = o[:, :, : call.tokens * queries].view(call.tiles, groups, call.tokens, queries, head_dim)
-            out_TGQD[call.rows] = o.transpose(1, 2).reshape(-1, groups, queries, head_dim)
+            out_TGQD.index_copy_(0, call.rows, o.transpose(1, 2).reshape(-1, groups, queries, head_dim))
         return out_TGQD.flatten(1, 2)
 
 
