@@ -1,7 +1,8 @@
 """What sampling costs a step: `python bench/bench_sampling.py [--rows 32] [--vocab 49152] [--threads 2]`.
 
-All cases are interleaved. Logits are normal with ten tokens raised, which gives the figures of SmolLM2 on text that it wrote: the likeliest token has 15 to
-90 % (median 36 %), 20 to 1300 tokens lie within 8 nats of it, and top-p 0.95 at temperature 0.7 keeps 1 to 80.
+All cases are interleaved. Logits are normal with ten tokens raised, which gives the figures of SmolLM2 on text that it
+wrote: the likeliest token has 15 to 90 % (median 36 %), 20 to 1300 tokens lie within 8 nats of it, and top-p 0.95 at
+temperature 0.7 keeps 1 to 80.
 """
 
 import argparse
