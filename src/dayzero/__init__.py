@@ -5,11 +5,13 @@
 
 from typing import TYPE_CHECKING
 
+from dayzero.version import VERSION
+
 if TYPE_CHECKING:
     from dayzero.llm import LLM
 
 __all__ = ["LLM"]
-__version__ = "0.1.0"
+__version__ = VERSION
 
 
 def __getattr__(name: str) -> object:

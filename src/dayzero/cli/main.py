@@ -6,15 +6,15 @@ from typing import Annotated, NoReturn
 
 import typer
 
-import dayzero
 from dayzero.errors import DayzeroError
+from dayzero.version import VERSION
 
 VERBS = ("serve", "chat", "generate", "bench", "doctor")
 
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"dayzero {dayzero.__version__}")
+        print(f"dayzero {VERSION}")
         raise typer.Exit
 
 

@@ -12,7 +12,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-import dayzero
 from dayzero.checkpoint.config import GenerationDefaults
 from dayzero.clock import Clock, SystemClock
 from dayzero.gateway import exchange, openapi
@@ -30,6 +29,7 @@ from dayzero.gateway.views.models import ModelsView, ModelView
 from dayzero.gateway.views.tokens import DetokenizeView, TokenizeView
 from dayzero.router.replica import Replica
 from dayzero.text.tokenizer import Tokenizer
+from dayzero.version import VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def _routed(endpoints: Mapping[tuple[str, str], ASGIApp]) -> FastAPI:
     """FastAPI routes and describes; the endpoints are plain ASGI, so nothing stands between them and the socket."""
     api = FastAPI(
         title="dayzero",
-        version=dayzero.__version__,
+        version=VERSION,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -125,7 +125,7 @@ def _routed(endpoints: Mapping[tuple[str, str], ASGIApp]) -> FastAPI:
     )
     for (method, path), endpoint in endpoints.items():
         api.router.routes.append(Route(path, _Named(path, endpoint), methods=[method]))
-    document = openapi.document(dayzero.__version__)
+    document = openapi.document(VERSION)
     api.openapi = lambda: document  # type: ignore[method-assign]
     return api
 

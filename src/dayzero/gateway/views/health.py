@@ -3,12 +3,12 @@
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-import dayzero
 from dayzero.errors import CapacityError, Draining, ReplicaLost
 from dayzero.gateway.admission import Admission
 from dayzero.gateway.answer import send_bytes, send_json
 from dayzero.gateway.metrics import CONTENT_TYPE, Metrics
 from dayzero.router.replica import Replica
+from dayzero.version import VERSION
 
 
 class HealthView:
@@ -52,7 +52,7 @@ class VersionView:
         del scope, receive
         spec = self._replica.spec
         body = {
-            "version": dayzero.__version__,
+            "version": VERSION,
             "policy_version": spec.policy_version,
             "numerics_id": spec.numerics_id,
         }

@@ -6,8 +6,6 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-import dayzero
-
 
 def machine() -> Mapping[str, str | int]:
     """The machine of the client, which is the server's too when the URL is local."""
@@ -21,7 +19,7 @@ def machine() -> Mapping[str, str | int]:
 
 def commit() -> str | None:
     """The commit of the checkout that this package is imported from; None when it is installed elsewhere."""
-    folder = Path(dayzero.__file__).parent
+    folder = Path(__file__).parents[2]
     command = ["git", "-C", str(folder), "log", "-1", "--format=%H", "--", "."]
     try:
         found = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
