@@ -5,13 +5,12 @@
 
 from typing import TYPE_CHECKING
 
-from dayzero.version import VERSION
+from dayzero.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from dayzero.llm import LLM
 
 __all__ = ["LLM"]
-__version__ = VERSION
 
 
 def __getattr__(name: str) -> object:
