@@ -27,7 +27,7 @@ def imports_of(statement: str, names: str = HEAVY) -> set[str]:
 def test_the_exported_names_are_sorted_and_documented():
     assert dayzero.__all__ == sorted(dayzero.__all__)
     for name in dayzero.__all__:
-        assert getattr(dayzero, name).__doc__, name
+        assert name == "__version__" or getattr(dayzero, name).__doc__, name
 
 
 def test_the_exported_names_are_all_there_are():

@@ -5,12 +5,12 @@
 
 from typing import TYPE_CHECKING
 
-from dayzero.version import VERSION as __version__
+from dayzero.version import __version__
 
 if TYPE_CHECKING:
     from dayzero.llm import LLM
 
-__all__ = ["LLM"]
+__all__ = ["LLM", "__version__"]
 
 
 def __getattr__(name: str) -> object:

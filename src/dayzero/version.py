@@ -1,3 +1,3 @@
 """The version, apart from the package itself: whoever asks for it should not import the in-process API."""
 
-VERSION = "0.1.0"
+__version__ = "0.1.0"

@@ -7,14 +7,14 @@ from typing import Annotated, NoReturn
 import typer
 
 from dayzero.errors import DayzeroError
-from dayzero.version import VERSION
+from dayzero.version import __version__
 
 VERBS = ("serve", "chat", "generate", "bench", "doctor")
 
 
 def _version(asked: bool) -> None:
     if asked:
-        print(f"dayzero {VERSION}")
+        print(f"dayzero {__version__}")
         raise typer.Exit
 
 

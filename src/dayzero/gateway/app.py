@@ -29,7 +29,7 @@ from dayzero.gateway.views.models import ModelsView, ModelView
 from dayzero.gateway.views.tokens import DetokenizeView, TokenizeView
 from dayzero.router.replica import Replica
 from dayzero.text.tokenizer import Tokenizer
-from dayzero.version import VERSION
+from dayzero.version import __version__
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def _routed(endpoints: Mapping[tuple[str, str], ASGIApp]) -> FastAPI:
     """FastAPI routes and describes; the endpoints are plain ASGI, so nothing stands between them and the socket."""
     api = FastAPI(
         title="dayzero",
-        version=VERSION,
+        version=__version__,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
@@ -125,7 +125,7 @@ def _routed(endpoints: Mapping[tuple[str, str], ASGIApp]) -> FastAPI:
     )
     for (method, path), endpoint in endpoints.items():
         api.router.routes.append(Route(path, _Named(path, endpoint), methods=[method]))
-    document = openapi.document(VERSION)
+    document = openapi.document(__version__)
     api.openapi = lambda: document  # type: ignore[method-assign]
     return api
 

@@ -8,7 +8,7 @@ from dayzero.gateway.admission import Admission
 from dayzero.gateway.answer import send_bytes, send_json
 from dayzero.gateway.metrics import CONTENT_TYPE, Metrics
 from dayzero.router.replica import Replica
-from dayzero.version import VERSION
+from dayzero.version import __version__
 
 
 class HealthView:
@@ -52,7 +52,7 @@ class VersionView:
         del scope, receive
         spec = self._replica.spec
         body = {
-            "version": VERSION,
+            "version": __version__,
             "policy_version": spec.policy_version,
             "numerics_id": spec.numerics_id,
         }
