@@ -25,7 +25,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     dtype: str = "bfloat16"  # or float32, the golden mode
     max_context: int | None = None
     max_requests: int = 64
-    max_step_tokens: int = 512
+    max_step_tokens: int = 256  # more makes longer gaps between tokens and prompts no faster: docs/log.md
     kv_memory_bytes: int | None = None
     block_size: int = 16
     threads: int | None = None
