@@ -78,9 +78,8 @@ def test_a_window_that_is_switched_off_is_none() -> None:
     assert canonical(_raw("qwen2", sliding_window=32, use_sliding_window=False), WHERE)["sliding_window"] is None
 
 
-def test_a_window_that_is_switched_on_says_which_layers_have_it() -> None:
-    config = canonical(_raw("qwen2", sliding_window=32, use_sliding_window=True, max_window_layers=6), WHERE)
-    assert config["layer_types"] == ["full_attention"] * 6 + ["sliding_attention"] * 2
+def test_a_window_that_is_switched_on_stays() -> None:
+    assert canonical(_raw("qwen2", sliding_window=32, use_sliding_window=True), WHERE)["sliding_window"] == 32
 
 
 def test_a_family_that_is_not_known_keeps_its_config() -> None:
@@ -99,6 +98,13 @@ def test_a_family_that_is_not_known_keeps_its_config() -> None:
         ({"rms_norm_eps": float("nan")}, "rms_norm_eps is nan"),
         ({"rope_theta": "big"}, "rope_theta is big"),
         ({"rope_scaling": 2}, "rope_scaling is not an object"),
+        ({"rope_scaling": {"type": "linear"}}, "rope_scaling.factor is None"),
+        ({"rope_scaling": {"type": "linear", "factor": 0}}, "rope_scaling.factor is 0.0"),
+        (
+            {"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1}},
+            "rope_scaling.high_freq_factor",
+        ),
+        ({"rope_scaling": {"rope_type": "factors", "factors": [1.0]}}, "rope_scaling has the type factors"),
         ({"model_type": "gemma3_text", "layer_types": ["full_attention"]}, "layer_types .*each of 8 layers"),
         ({"model_type": "gemma3_text", "layer_types": ["chunked_attention"] * 8}, "layer_types"),
         ({"model_type": "gemma3_text", "sliding_window_pattern": 0}, "sliding_window_pattern is 0"),
@@ -145,7 +151,7 @@ _JSON = st.recursive(
 )
 _ANY_KEY = (
     *KEYS, "model_type", "rope_theta", "rope_scaling", "rope_parameters", "layer_types", "use_sliding_window",
-    "max_window_layers", "sliding_window_pattern", "text_config", "quantization_config", "hidden_activation",
+    "sliding_window_pattern", "text_config", "quantization_config", "hidden_activation",
     "rope_local_base_freq", "query_pre_attn_scalar",
 )  # fmt: skip
 

@@ -79,9 +79,26 @@ def test_biases_are_mapped_and_said_so(write_gguf) -> None:
     assert tensors["model.layers.0.self_attn.k_proj.bias"].shape == (32,)
 
 
-def test_precomputed_rotary_factors_keep_their_name(write_gguf) -> None:
-    _, tensors = _open(write_gguf(tensors={"rope_freqs.weight": np.ones(8, np.float32)}))
-    assert tensors["rope_freqs.weight"].shape == (8,)
+def test_rotary_factors_become_rope_scaling(write_gguf) -> None:
+    factors = [1.0, 1.0, 1.5, 2.0, 4.0, 8.0, 8.0, 8.0]
+    config, tensors = _open(write_gguf(tensors={"rope_freqs.weight": np.array(factors, np.float32)}))
+    assert config["rope_scaling"] == {"rope_type": "factors", "factors": factors}
+    assert "rope_freqs.weight" not in tensors
+
+
+@pytest.mark.parametrize("factors", [np.ones(7, np.float32), np.ones(8, np.float16), np.zeros(8, np.float32)])
+def test_rotary_factors_that_make_no_sense_are_refused(write_gguf, factors) -> None:
+    with pytest.raises(CheckpointError, match=r"rope_freqs\.weight"):
+        _open(write_gguf(tensors={"rope_freqs.weight": factors}))
+
+
+def test_rotary_factors_beside_another_scaling_are_refused(write_gguf) -> None:
+    def scale(writer: GGUFWriter) -> None:
+        writer.add_rope_scaling_type(RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(4.0)
+
+    with pytest.raises(UnsupportedModel, match="linear on top"):
+        _open(write_gguf(tensors={"rope_freqs.weight": np.ones(8, np.float32)}, edit=scale))
 
 
 def test_rope_scaling_becomes_the_config_of_hugging_face(write_gguf) -> None:

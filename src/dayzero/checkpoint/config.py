@@ -1,10 +1,11 @@
 """config.json and generation_config.json as few canonical keys, whatever version of transformers wrote them.
 
 Keys of every known family, all present: model_type, vocab_size, hidden_size, intermediate_size, num_hidden_layers,
-num_attention_heads, num_key_value_heads, head_dim, rms_norm_eps, rope_theta, rope_scaling (None or a dict with
-`rope_type`), max_position_embeddings, tie_word_embeddings, attention_bias, mlp_bias, hidden_act, sliding_window (None:
-no layer has one). Where some layers have a window, also layer_types (`sliding_attention` or `full_attention` for each);
-gemma3 adds rope_local_base_freq (the sliding layers' base) and query_pre_attn_scalar.
+num_attention_heads, num_key_value_heads, head_dim, rms_norm_eps, rope_theta, rope_scaling (None, or a dict with
+`rope_type` and its numbers; "factors", what each frequency is divided by, is how GGUF files have llama3's),
+max_position_embeddings, tie_word_embeddings, attention_bias, mlp_bias, hidden_act, sliding_window (None: no layer has
+one). gemma3 adds layer_types (`sliding_attention` or `full_attention` for each layer), rope_local_base_freq (the
+sliding layers' base) and query_pre_attn_scalar.
 
 A family that is not known keeps its config as it is: the models' registry refuses it, with the list of those it has.
 """
@@ -55,6 +56,10 @@ _COUNTS = (
     "num_key_value_heads", "head_dim", "max_position_embeddings",
 )  # fmt: skip
 _NUMBERS = ("rms_norm_eps", "rope_theta", "rope_local_base_freq", "query_pre_attn_scalar")
+_ROPE_NUMBERS = {
+    "linear": ("factor",),
+    "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,27 +153,28 @@ def _unify_rope(flat: Config, where: Path) -> None:
         flat["rope_theta"] = theta
     legacy = scaling.pop("type", None)
     kind = scaling.setdefault("rope_type", legacy or "default")
+    if kind == "factors":
+        raise CheckpointError(f"wrong value in {where}: rope_scaling has the type factors, which only GGUF files have")
+    for key in _ROPE_NUMBERS.get(str(kind), ()):
+        scaling[key] = _number(scaling.get(key), f"rope_scaling.{key}", where)
+        if scaling[key] <= 0:
+            raise CheckpointError(f"wrong value in {where}: rope_scaling.{key} is {scaling[key]} (wanted: above 0)")
     flat["rope_scaling"] = None if kind == "default" else scaling
 
 
 def _unify_windows(flat: Config, where: Path) -> None:
-    num_layers = flat["num_hidden_layers"]
-    if flat["model_type"] != "gemma3" and not flat.get("use_sliding_window", False):
-        flat["sliding_window"] = None
-    if flat["sliding_window"] is None:
+    if flat["model_type"] != "gemma3":
         flat.pop("layer_types", None)
+        if not flat.get("use_sliding_window", False):
+            flat["sliding_window"] = None
         return
     _count(flat, "sliding_window", where)
+    num_layers = flat["num_hidden_layers"]
     types = flat.get("layer_types")
-    if types is None and flat["model_type"] == "gemma3":
+    if types is None:
         flat.setdefault("sliding_window_pattern", 6)
         period = _count(flat, "sliding_window_pattern", where)
         types = ["sliding_attention" if (layer + 1) % period else "full_attention" for layer in range(num_layers)]
-    elif types is None:
-        first = flat.get("max_window_layers", 28)
-        if isinstance(first, bool) or not isinstance(first, int):
-            raise CheckpointError(f"wrong value in {where}: max_window_layers is {str(first)[:40]}")
-        types = ["sliding_attention" if layer >= first else "full_attention" for layer in range(num_layers)]
     known = ("sliding_attention", "full_attention")
     if not isinstance(types, list) or len(types) != num_layers or any(kind not in known for kind in types):
         raise CheckpointError(f"layer_types of {where}: not one of {', '.join(known)} for each of {num_layers} layers")

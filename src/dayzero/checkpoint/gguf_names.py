@@ -3,7 +3,9 @@
 A name without an entry is refused: a tensor that nobody reads is a model that nobody meant.
 """
 
+import math
 import re
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -18,8 +20,8 @@ _TOP = {
     "token_embd.weight": "model.embed_tokens.weight",
     "output_norm.weight": "model.norm.weight",
     "output.weight": "lm_head.weight",
-    "rope_freqs.weight": "rope_freqs.weight",  # [D / 2], what each rotary frequency is divided by: llama 3's scaling
 }
+_ROTARY_FACTORS = "rope_freqs.weight"  # [D / 2], what each rotary frequency is divided by: llama 3's scaling
 _PRE_NORM = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
@@ -85,7 +87,7 @@ def read_config(file: GgufFile) -> Config:
         "head_dim": head_dim,
         "rms_norm_eps": file.number(f"{arch}.attention.layer_norm_rms_epsilon"),
         "rope_theta": file.number(f"{arch}.rope.freq_base", 10_000.0),
-        "rope_scaling": _rope_scaling(file, arch),
+        "rope_scaling": _rope_scaling(file, arch, head_dim),
         "max_position_embeddings": file.integer(f"{arch}.context_length"),
         "tie_word_embeddings": "output.weight" not in names,
         "attention_bias": "blk.0.attn_q.bias" in names,
@@ -98,10 +100,12 @@ def read_config(file: GgufFile) -> Config:
 
 
 def read_tensors(file: GgufFile, config: Config) -> dict[str, StoredTensor]:
-    """Every tensor of the file under its Hugging Face name."""
+    """Every tensor of the file under its Hugging Face name; rotary factors are in the config."""
     architecture = _architecture(file, file.text("general.architecture"))
     result: dict[str, StoredTensor] = {}
     for tensor in file.tensors:
+        if tensor.name == _ROTARY_FACTORS:
+            continue
         name, transform = _rename(file, tensor, architecture, config)
         result[name] = StoredTensor(name, tensor.shape, tensor.format, file.data(tensor), transform)
     return result
@@ -139,8 +143,13 @@ def _rename(
     return name, plus_one
 
 
-def _rope_scaling(file: GgufFile, arch: str) -> Config | None:
+def _rope_scaling(file: GgufFile, arch: str, head_dim: int) -> Config | None:
     kind = file.text(f"{arch}.rope.scaling.type", "none")
+    factors = next((tensor for tensor in file.tensors if tensor.name == _ROTARY_FACTORS), None)
+    if factors is not None:
+        if kind != "none":
+            raise UnsupportedModel(f"rope scaling of {file.path}: {kind} on top of the factors in {_ROTARY_FACTORS}")
+        return {"rope_type": "factors", "factors": _rotary_factors(file, factors, head_dim)}
     if kind == "none":
         return None
     scaling: Config = {"rope_type": kind, "factor": file.number(f"{arch}.rope.scaling.factor")}
@@ -148,6 +157,18 @@ def _rope_scaling(file: GgufFile, arch: str) -> Config | None:
     if original in file.values:
         scaling["original_max_position_embeddings"] = file.integer(original)
     return scaling
+
+
+def _rotary_factors(file: GgufFile, tensor: GgufTensor, head_dim: int) -> list[float]:
+    """In float32 whatever the model's dtype: an error in a frequency grows with the position."""
+    if tensor.format != "F32" or tensor.shape != (head_dim // 2,):
+        raise CheckpointError(
+            f"tensor {tensor.name} in {file.path}: {tensor.format} {list(tensor.shape)} (wanted: F32 [{head_dim // 2}])"
+        )
+    factors = struct.unpack(f"<{head_dim // 2}f", file.data(tensor))
+    if not all(math.isfinite(factor) and factor > 0 for factor in factors):
+        raise CheckpointError(f"tensor {tensor.name} in {file.path}: a factor is not a positive number")
+    return list(factors)
 
 
 def _gemma3(file: GgufFile, config: Config) -> Config:

@@ -16,15 +16,13 @@ Config = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """What a checkpoint must hold under a name.
+    """What a checkpoint holds under a name.
 
-    shard     how tensor parallelism cuts it: by output features (column), by input features (row), or not
-    required  False: may be absent (a tied head, precomputed rotary factors)
+    shard   how tensor parallelism cuts it: by output features (column), by input features (row), or not
     """
 
     shape: tuple[int, ...]
     shard: ShardAxis = "replicated"
-    required: bool = True
 
 
 class Shape(Protocol):

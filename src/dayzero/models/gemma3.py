@@ -81,11 +81,10 @@ def parse(config: Config) -> Gemma3Shape:
         raise UnsupportedModel("gemma3 with soft-capped logits is not supported", hint="published models have none")
     if config.get("use_bidirectional_attention"):
         raise UnsupportedModel("bidirectional gemma3 is not supported", hint="use a causal model")
-    rope = config.get("rope_parameters") or {}
-    full_rope = rope.get("full_attention") or config.get("rope_scaling") or {}
-    local_rope = rope.get("sliding_attention") or {}
+    if config["hidden_act"] != "gelu_pytorch_tanh":
+        raise UnsupportedModel(f"activation not supported: {config['hidden_act']}", hint="known: gelu_pytorch_tanh")
     return Gemma3Shape(
-        is_full=_layer_kinds(config),
+        is_full=tuple(kind == "full_attention" for kind in config["layer_types"]),
         window=config["sliding_window"],
         hidden_size=config["hidden_size"],
         intermediate_size=config["intermediate_size"],
@@ -93,20 +92,12 @@ def parse(config: Config) -> Gemma3Shape:
         vocab_size=config["vocab_size"],
         max_context=config["max_position_embeddings"],
         norm_eps=config["rms_norm_eps"],
-        rope_theta=full_rope.get("rope_theta") or config.get("rope_theta") or 1e6,
-        rope_scaling=dict(full_rope) or None,
-        local_rope_theta=local_rope.get("rope_theta") or config.get("rope_local_base_freq") or 1e4,
-        attention_scale=1 / math.sqrt(config.get("query_pre_attn_scalar") or config["head_dim"]),
-        tied_head=bool(config.get("tie_word_embeddings", True)),
+        rope_theta=config["rope_theta"],
+        rope_scaling=config["rope_scaling"],
+        local_rope_theta=config["rope_local_base_freq"],
+        attention_scale=1 / math.sqrt(config["query_pre_attn_scalar"]),
+        tied_head=bool(config["tie_word_embeddings"]),
     )
-
-
-def _layer_kinds(config: Config) -> tuple[bool, ...]:
-    kinds = config.get("layer_types")
-    if kinds is not None:
-        return tuple(kind == "full_attention" for kind in kinds)
-    period = config.get("sliding_window_pattern") or 6
-    return tuple((i + 1) % period == 0 for i in range(config["num_hidden_layers"]))
 
 
 def groups(shape: Gemma3Shape, element_bytes: int) -> tuple[CacheGroup, ...]:
@@ -193,8 +184,9 @@ def tensors(shape: Gemma3Shape) -> dict[str, TensorSpec]:
     table = {
         "model.embed_tokens.weight": TensorSpec((V, E), "column"),
         "model.norm.weight": TensorSpec((E,)),
-        "lm_head.weight": TensorSpec((V, E), "column", required=not shape.tied_head),
     }
+    if not shape.tied_head:
+        table["lm_head.weight"] = TensorSpec((V, E), "column")
     for i in range(len(shape.is_full)):
         layer = f"model.layers.{i}"
         table |= {

@@ -34,17 +34,19 @@ def rotary(frequencies: Tensor, max_context: int) -> Rotary:
 
 
 def rope_frequencies(theta: float, head_dim: int, scaling: Config | None) -> Tensor:
-    """The D/2 frequencies of a config: plain, linear or Llama 3's piecewise scaling.
+    """The D/2 frequencies of a config: plain, linear, Llama 3's piecewise scaling, or that scaling computed before.
 
-    Source of the last: Llama 3.1's reference code; wavelengths beyond the original context are stretched by `factor`,
-    short ones kept, those between interpolated.
+    Source of Llama 3's: its reference code; wavelengths beyond the original context are stretched by `factor`, short
+    ones kept, those between interpolated. A GGUF file carries the outcome, as factors.
     """
     frequencies: Tensor = 1.0 / (theta ** (torch.arange(0, head_dim, 2, dtype=torch.int64).float() / head_dim))
-    kind = "default" if scaling is None else scaling.get("rope_type", scaling.get("type", "default"))
-    if scaling is None or kind == "default":
+    if scaling is None:
         return frequencies
+    kind = scaling["rope_type"]
     if kind == "linear":
         return frequencies / float(scaling["factor"])
+    if kind == "factors":
+        return frequencies / torch.tensor(scaling["factors"])
     if kind != "llama3":
         raise UnsupportedModel(f"rope scaling not supported: {kind}", hint="known: default, linear, llama3")
     factor, original = float(scaling["factor"]), float(scaling["original_max_position_embeddings"])

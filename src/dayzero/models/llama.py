@@ -66,32 +66,26 @@ class LlamaWeights:
 
 def parse(config: Config) -> LlamaShape:
     """Read a `llama` config."""
-    if config.get("attention_bias") or config.get("mlp_bias"):
+    if config["attention_bias"] or config["mlp_bias"]:
         raise UnsupportedModel("llama with attention or mlp biases is not supported", hint="use a model without them")
     return shape_of(config)
 
 
 def shape_of(config: Config, *, qkv_bias: bool = False, qk_norm: bool = False) -> LlamaShape:
     """The fields that llama, qwen2 and qwen3 share."""
-    if config.get("hidden_act", "silu") != "silu":
+    if config["hidden_act"] != "silu":
         raise UnsupportedModel(f"activation not supported: {config['hidden_act']}", hint="known: silu")
-    num_heads = config["num_attention_heads"]
-    rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
     return LlamaShape(
         num_layers=config["num_hidden_layers"],
         hidden_size=config["hidden_size"],
         intermediate_size=config["intermediate_size"],
-        heads=HeadLayout(
-            num_heads,
-            config.get("num_key_value_heads") or num_heads,
-            config.get("head_dim") or config["hidden_size"] // num_heads,
-        ),
+        heads=HeadLayout(config["num_attention_heads"], config["num_key_value_heads"], config["head_dim"]),
         vocab_size=config["vocab_size"],
         max_context=config["max_position_embeddings"],
         norm_eps=config["rms_norm_eps"],
-        rope_theta=rope.get("rope_theta") or config.get("rope_theta") or 10000.0,
-        rope_scaling=dict(rope) or None,
-        tied_head=bool(config.get("tie_word_embeddings")),
+        rope_theta=config["rope_theta"],
+        rope_scaling=config["rope_scaling"],
+        tied_head=bool(config["tie_word_embeddings"]),
         qkv_bias=qkv_bias,
         qk_norm=qk_norm,
     )
@@ -108,8 +102,6 @@ def build(shape: LlamaShape, take: Take, kernels: Kernels) -> LlamaWeights:
     """Weights as the kernels want them. A tied head is packed from the embedding, which lookup needs as it is."""
     embedding = take("model.embed_tokens.weight")
     frequencies = rope_frequencies(shape.rope_theta, shape.heads.head_dim, shape.rope_scaling)
-    if (shape.rope_scaling or {}).get("rope_type") == "factors":
-        frequencies = frequencies / take("rope_freqs.weight").float()
     return LlamaWeights(
         shape=shape,
         embedding=embedding,
@@ -158,9 +150,9 @@ def tensors(shape: LlamaShape) -> dict[str, TensorSpec]:
     table = {
         "model.embed_tokens.weight": TensorSpec((V, E), "column"),
         "model.norm.weight": TensorSpec((E,)),
-        "lm_head.weight": TensorSpec((V, E), "column", required=not shape.tied_head),
-        "rope_freqs.weight": TensorSpec((D // 2,), required=False),
     }
+    if not shape.tied_head:
+        table["lm_head.weight"] = TensorSpec((V, E), "column")
     for i in range(shape.num_layers):
         layer = f"model.layers.{i}"
         table |= {

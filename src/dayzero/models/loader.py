@@ -32,8 +32,6 @@ def load(
 
     def take(name: str) -> Tensor:
         nonlocal done
-        if name not in stored:
-            raise CheckpointError(f"tensor missing: {name}", hint="the config asks for it; is the checkpoint whole?")
         done += 1
         if progress is not None:
             progress(done, len(stored))
@@ -43,8 +41,8 @@ def load(
 
 
 def account(table: Mapping[str, TensorSpec], shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Compare what a family expects with what a checkpoint holds."""
-    missing = [name for name, spec in table.items() if spec.required and name not in shapes]
+    """Raise CheckpointError unless a checkpoint holds exactly what its family expects."""
+    missing = [name for name in table if name not in shapes]
     extra = [name for name in shapes if name not in table]
     for problem, names in (("missing", missing), ("not expected", extra)):
         if names:
@@ -54,7 +52,7 @@ def account(table: Mapping[str, TensorSpec], shapes: Mapping[str, tuple[int, ...
                 hint="the checkpoint does not match its config; download it again, or it is a variant we do not know",
             )
     for name, spec in table.items():
-        if name in shapes and shapes[name] != spec.shape:
+        if shapes[name] != spec.shape:
             raise CheckpointError(
                 f"tensor misshapen: {name} is {list(shapes[name])} (its config says {list(spec.shape)})",
                 hint="the checkpoint does not match its config; download it again",

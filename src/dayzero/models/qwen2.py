@@ -9,7 +9,7 @@ from dayzero.models.family import Config
 
 def parse(config: Config) -> llama.LlamaShape:
     """Read a `qwen2` config. Its optional sliding window is off in every published dense model, and refused."""
-    if config.get("use_sliding_window"):
+    if config["sliding_window"] is not None:
         raise UnsupportedModel("qwen2 with a sliding window is not supported", hint="set use_sliding_window to false")
     return llama.shape_of(config, qkv_bias=True)
 

@@ -9,9 +9,9 @@ from dayzero.models.family import Config
 
 def parse(config: Config) -> llama.LlamaShape:
     """Read a `qwen3` config."""
-    if config.get("use_sliding_window"):
+    if config["sliding_window"] is not None:
         raise UnsupportedModel("qwen3 with a sliding window is not supported", hint="set use_sliding_window to false")
-    if config.get("attention_bias"):
+    if config["attention_bias"]:
         raise UnsupportedModel("qwen3 with attention biases is not supported", hint="use a model without them")
     return llama.shape_of(config, qk_norm=True)
 
