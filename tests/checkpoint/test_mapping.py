@@ -13,7 +13,7 @@ def test_a_mapping_is_read_only(tmp_path: Path) -> None:
 
 def test_an_empty_file_is_refused_with_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "f").touch()
-    with pytest.raises(CheckpointError, match=r"empty file.*\nhint: .*fetch it again"):
+    with pytest.raises(CheckpointError, match=r"empty file.*\nhint: .*fetch the file again"):
         mapping.map_file(tmp_path / "f")
 
 

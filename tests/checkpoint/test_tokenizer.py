@@ -13,10 +13,10 @@ def _edit(path: Path, **changes: Any) -> None:
 
 
 def test_the_tokenizer_file_is_handed_on_as_it_is(folder: Path) -> None:
-    source = read_tokenizer(folder, {}, (2,))
+    source = read_tokenizer(folder, {})
     assert source.vocabulary.json == (folder / "tokenizer.json").read_text()
     assert source.named_tokens == {"bos_token": "<s>", "eos_token": "</s>"}
-    assert (source.bos_token_id, source.eos_token_ids, source.chat_template) == (1, (2,), None)
+    assert (source.bos_token_id, source.chat_template) == (1, None)
 
 
 def test_ids_come_from_the_tokenizer_file_or_the_added_tokens_of_its_config(folder: Path) -> None:
@@ -33,8 +33,8 @@ def test_without_a_tokenizer_there_are_no_end_ids(folder: Path) -> None:
 
 def test_a_bos_that_the_tokenizer_does_not_name_comes_from_the_config(folder: Path) -> None:
     _edit(folder / "tokenizer_config.json", bos_token=None)
-    assert read_tokenizer(folder, {"bos_token_id": 5}, ()).bos_token_id == 5
-    assert read_tokenizer(folder, {}, ()).bos_token_id is None
+    assert read_tokenizer(folder, {"bos_token_id": 5}).bos_token_id == 5
+    assert read_tokenizer(folder, {}).bos_token_id is None
 
 
 def _template(token: str) -> dict[str, Any]:
@@ -59,12 +59,12 @@ def test_bos_is_added_if_the_config_says_so_or_the_post_processor_does(
     _edit(folder / "tokenizer.json", post_processor=processor)
     if said is not None:
         _edit(folder / "tokenizer_config.json", add_bos_token=said)
-    assert read_tokenizer(folder, {}, ()).add_bos is expected
+    assert read_tokenizer(folder, {}).add_bos is expected
 
 
 def test_a_template_in_a_file_of_its_own_wins(folder: Path) -> None:
     def template() -> str | None:
-        return read_tokenizer(folder, {}, ()).chat_template
+        return read_tokenizer(folder, {}).chat_template
 
     _edit(folder / "tokenizer_config.json", chat_template="in config")
     assert template() == "in config"
@@ -77,13 +77,13 @@ def test_a_template_in_a_file_of_its_own_wins(folder: Path) -> None:
 def test_of_several_named_templates_the_default_is_taken(folder: Path) -> None:
     templates = [{"name": "rag", "template": "r"}, {"name": "default", "template": "d"}]
     _edit(folder / "tokenizer_config.json", chat_template=templates)
-    assert read_tokenizer(folder, {}, ()).chat_template == "d"
+    assert read_tokenizer(folder, {}).chat_template == "d"
 
 
 def test_a_missing_tokenizer_says_which_files_were_looked_for(folder: Path) -> None:
     (folder / "tokenizer.json").unlink()
     with pytest.raises(CheckpointError, match=r"no tokenizer.json\nhint: looked for tokenizer.json, tokenizer_config"):
-        read_tokenizer(folder, {}, ())
+        read_tokenizer(folder, {})
 
 
 @pytest.mark.parametrize(
@@ -99,4 +99,4 @@ def test_a_missing_tokenizer_says_which_files_were_looked_for(folder: Path) -> N
 def test_a_malformed_tokenizer_is_refused(folder: Path, file: str, content: str, message: str) -> None:
     (folder / file).write_text(content)
     with pytest.raises(CheckpointError, match=message):
-        read_tokenizer(folder, {}, ())
+        read_tokenizer(folder, {})

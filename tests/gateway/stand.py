@@ -65,7 +65,6 @@ def byte_tokenizer() -> Tokenizer:
         chat_template=TEMPLATE,
         add_bos=False,
         bos_token_id=None,
-        eos_token_ids=(EOS,),
     )
     return Tokenizer.from_source(source)
 

@@ -150,7 +150,6 @@ def test_control_tokens_are_left_out_of_text_and_user_defined_ones_are_not(tiny)
     ids = tiny.encode("hello<|im_end|><tool_call>", special=True)
     assert tiny.decode(ids) == "hello<tool_call>"
     assert tiny.decode(ids, skip_special=False) == "hello<|im_end|><tool_call>"
-    assert [tiny.is_special(token) for token in ids] == [False, True, False]
 
 
 def test_sentencepiece_spells_unknown_characters_in_bytes_and_keeps_runs_of_blanks():

@@ -47,7 +47,6 @@ def wrap(vocabulary, *, chat_template=None, add_bos=False, bos_token_id=None) ->
         chat_template=chat_template,
         add_bos=add_bos,
         bos_token_id=bos_token_id,
-        eos_token_ids=(),
     )
 
 

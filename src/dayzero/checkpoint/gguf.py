@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from dayzero.checkpoint.mapping import map_file
+from dayzero.checkpoint.mapping import FETCH_AGAIN, map_file
 from dayzero.checkpoint.tensor import FORMATS, stored_bytes
 from dayzero.errors import CheckpointError, UnsupportedModel
 
@@ -258,7 +258,7 @@ class _Reader:
             position = size + 1
         if position > size:
             raise CheckpointError(
-                f"truncated or lying file: {self._path}: {key} ends beyond byte {size}", hint=_FETCH_AGAIN
+                f"truncated or lying file: {self._path}: {key} ends beyond byte {size}", hint=FETCH_AGAIN
             )
         self._position = position
 
@@ -303,7 +303,7 @@ class _Reader:
         if start + num_bytes > self._size:
             raise CheckpointError(
                 f"tensor {name} ends beyond the file {self._path}: byte {start + num_bytes} of {self._size}",
-                hint=_FETCH_AGAIN,
+                hint=FETCH_AGAIN,
             )
         return GgufTensor(name, shape, kind, start, start + num_bytes)
 
@@ -326,7 +326,7 @@ class _Reader:
         if count > limit:
             raise CheckpointError(f"too many {what} in {self._path}: {count} (limit: {limit})")
         if count * min_bytes > self._size - self._position:
-            raise CheckpointError(f"too many {what} in {self._path}: {count} in {self._size} bytes", hint=_FETCH_AGAIN)
+            raise CheckpointError(f"too many {what} in {self._path}: {count} in {self._size} bytes", hint=FETCH_AGAIN)
         return count
 
     def _string(self, what: str, limit: int) -> str:
@@ -354,10 +354,7 @@ class _Reader:
             raise CheckpointError(
                 f"truncated or lying file: {self._path}: {what} wants bytes {start} to {start + num_bytes} "
                 f"of {self._size}",
-                hint=_FETCH_AGAIN,
+                hint=FETCH_AGAIN,
             )
         self._position = start + num_bytes
         return start
-
-
-_FETCH_AGAIN = "the download or copy did not finish; fetch the file again"

@@ -34,7 +34,6 @@ def read_tokenizer(file: GgufFile) -> TokenizerSource:
         chat_template=template,
         add_bos=bos is not None and file.flag("tokenizer.ggml.add_bos_token", default=by_default),
         bos_token_id=bos,
-        eos_token_ids=read_end_ids(file),
         named_tokens={name: vocabulary.tokens[index] for name, index in named.items() if index is not None},
     )
 

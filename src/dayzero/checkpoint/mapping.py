@@ -7,6 +7,7 @@ from typing import Any
 
 from dayzero.errors import CheckpointError
 
+FETCH_AGAIN = "the download or copy did not finish; fetch the file again"
 MAX_JSON_BYTES = 64 * 1024 * 1024  # the largest tokenizer.json of known models is about 33 MB
 
 
@@ -15,7 +16,7 @@ def map_file(path: Path) -> mmap.mmap:
     try:
         with path.open("rb") as file:
             if path.stat().st_size == 0:
-                raise CheckpointError(f"empty file: {path}", hint="the download or copy did not finish; fetch it again")
+                raise CheckpointError(f"empty file: {path}", hint=FETCH_AGAIN)
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except OSError as error:
         raise CheckpointError(f"cannot read {path}: {error.strerror}") from error
@@ -46,7 +47,7 @@ def parse_json_object(text: str, where: str) -> dict[str, Any]:
     except _DuplicateKey as error:
         raise CheckpointError(f"key occurs twice in {where}: {error}") from error
     except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"not valid JSON: {where}", hint="fetch the file again") from error
+        raise CheckpointError(f"not valid JSON: {where}", hint=FETCH_AGAIN) from error
     if not isinstance(value, dict):
         raise CheckpointError(f"not a JSON object: {where}")
     return value

@@ -31,21 +31,17 @@ _COMPUTED_BUFFER = ".rotary_emb.inv_freq"
 class Checkpoint:
     """A model as it lies on disk. Opening one reads headers; tensors and tokenizer are read when asked for.
 
-    path           the folder or the .gguf file
-    family         Hugging Face's `model_type`, e.g. "llama"; it need not be one that `models` has
-    config         canonical keys, see `checkpoint.config`
-    tensors        by Hugging Face name; their bytes are views of mappings, released with the last of them
-    weight_bytes   of all tensors, as stored
+    family    Hugging Face's `model_type`, e.g. "llama"; it need not be one that `models` has
+    config    canonical keys, see `checkpoint.config`
+    tensors   by Hugging Face name; their bytes are views of mappings, released with the last of them
 
     Drop it after loading: it keeps the mappings, and once asked for the vocabulary, in memory.
     """
 
-    path: Path
     family: str
     config: Mapping[str, Any]
     tensors: Mapping[str, StoredTensor]
     generation: GenerationDefaults
-    weight_bytes: int
     read_tokenizer: Callable[[], TokenizerSource] = field(repr=False)
     headers: tuple[bytes | memoryview, ...] = field(repr=False)
 
@@ -90,7 +86,6 @@ def _open_gguf(path: Path) -> Checkpoint:
     file = read_gguf(path)
     config = gguf_names.read_config(file)
     return _checkpoint(
-        path,
         config,
         gguf_names.read_tensors(file, config),
         GenerationDefaults(eos_token_ids=gguf_text.read_end_ids(file)),
@@ -118,11 +113,10 @@ def _open_folder(folder: Path) -> Checkpoint:
         generation_file,
     )
     return _checkpoint(
-        folder,
         config,
         tensors,
         generation,
-        lambda: read_tokenizer(folder, config, generation.eos_token_ids),
+        lambda: read_tokenizer(folder, config),
         (_identity(config), *(file.header for file in files)),
     )
 
@@ -133,7 +127,6 @@ def _identity(config: dict[str, Any]) -> bytes:
 
 
 def _checkpoint(
-    path: Path,
     config: dict[str, Any],
     tensors: dict[str, StoredTensor],
     generation: GenerationDefaults,
@@ -141,12 +134,10 @@ def _checkpoint(
     headers: tuple[bytes | memoryview, ...],
 ) -> Checkpoint:
     return Checkpoint(
-        path=path,
         family=config["model_type"],
         config=MappingProxyType(config),
         tensors=MappingProxyType(tensors),
         generation=generation,
-        weight_bytes=sum(len(tensor.data) for tensor in tensors.values()),
         read_tokenizer=tokenizer,
         headers=headers,
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from dayzero.checkpoint.mapping import map_file, parse_json_object, read_json_object
+from dayzero.checkpoint.mapping import FETCH_AGAIN, map_file, parse_json_object, read_json_object
 from dayzero.checkpoint.tensor import StoredTensor, stored_bytes
 from dayzero.errors import CheckpointError, UnsupportedModel
 
@@ -29,7 +29,6 @@ class SafetensorsFile:
 
     path: Path
     header: bytes
-    size: int
     tensors: dict[str, StoredTensor]
 
 
@@ -53,11 +52,11 @@ def read_file(path: Path) -> SafetensorsFile:
     mapping = map_file(path)
     size = len(mapping)
     if size < 8:
-        raise CheckpointError(f"truncated file: {path} has {size} bytes", hint=_FETCH_AGAIN)
+        raise CheckpointError(f"truncated file: {path} has {size} bytes", hint=FETCH_AGAIN)
     header_bytes: int = _LENGTH.unpack_from(mapping)[0]
     if header_bytes > min(MAX_HEADER_BYTES, size - 8):
         raise CheckpointError(
-            f"header of {path}: {header_bytes} bytes in a file of {size} (limit: {MAX_HEADER_BYTES})", hint=_FETCH_AGAIN
+            f"header of {path}: {header_bytes} bytes in a file of {size} (limit: {MAX_HEADER_BYTES})", hint=FETCH_AGAIN
         )
     header = mapping[8 : 8 + header_bytes]
     try:
@@ -74,13 +73,13 @@ def read_file(path: Path) -> SafetensorsFile:
             raise CheckpointError(f"tensors {what} in {path}: {name} begins at byte {start}, wanted {expected}")
         if end > len(view):
             raise CheckpointError(
-                f"tensor {name} ends beyond the file {path}: byte {end} of {len(view)}", hint=_FETCH_AGAIN
+                f"tensor {name} ends beyond the file {path}: byte {end} of {len(view)}", hint=FETCH_AGAIN
             )
         tensors[name] = StoredTensor(name, shape, kind, view[start:end])
         expected = end
     if expected != len(view):
         raise CheckpointError(f"bytes without a tensor in {path}: {len(view) - expected} at the end")
-    return SafetensorsFile(path, header, size, tensors)
+    return SafetensorsFile(path, header, tensors)
 
 
 def _entries(path: Path, entries: dict[str, Any]) -> Iterator[tuple[int, int, str, tuple[int, ...], str]]:
@@ -124,12 +123,9 @@ def _read_shards(folder: Path) -> list[SafetensorsFile]:
         if Path(name).name != name or not name.endswith(".safetensors"):
             raise CheckpointError(f"shard of {index}: {name!r} is not a safetensors file of this folder")
         if not (folder / name).is_file():
-            raise CheckpointError(f"missing shard in {folder}: {name}", hint=_FETCH_AGAIN)
+            raise CheckpointError(f"missing shard in {folder}: {name}", hint=FETCH_AGAIN)
         shards[name] = read_file(folder / name)
     for tensor, shard in weight_map.items():
         if tensor not in shards[shard].tensors:
             raise CheckpointError(f"missing tensor in {folder / shard}: {tensor}, which {_INDEX} places there")
     return list(shards.values())
-
-
-_FETCH_AGAIN = "the download or copy did not finish; fetch the file again"

@@ -34,8 +34,8 @@ class _TokenizerFile(msgspec.Struct):
     post_processor: Any = None
 
 
-def read_tokenizer(folder: Path, config: dict[str, Any], eos_token_ids: tuple[int, ...]) -> TokenizerSource:
-    """config: the folder's config.json, for the BOS id; eos_token_ids: the union that the checkpoint found."""
+def read_tokenizer(folder: Path, config: dict[str, Any]) -> TokenizerSource:
+    """config: the folder's config.json, for a BOS id that the tokenizer's own files do not name."""
     if not (folder / _JSON).is_file():
         raise CheckpointError(
             f"missing tokenizer in {folder}: no {_JSON}",
@@ -54,7 +54,6 @@ def read_tokenizer(folder: Path, config: dict[str, Any], eos_token_ids: tuple[in
         chat_template=_chat_template(folder, settings),
         add_bos=bos is not None and _adds_bos(settings, parsed.post_processor, named.get("bos_token")),
         bos_token_id=bos,
-        eos_token_ids=eos_token_ids,
         named_tokens=named,
     )
 

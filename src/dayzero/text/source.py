@@ -35,7 +35,6 @@ class TokenizerSource:
     vocabulary       how text becomes tokens
     chat_template    Jinja source, or None: the model has no chat form
     add_bos          whether a raw prompt starts with `bos_token_id`; a rendered chat never gets a second one
-    eos_token_ids    every id that ends a generation, of generation_config.json, config.json and the tokenizer
     named_tokens     `bos_token`, `eos_token`, ... as templates see them
     """
 
@@ -43,5 +42,4 @@ class TokenizerSource:
     chat_template: str | None
     add_bos: bool
     bos_token_id: int | None
-    eos_token_ids: tuple[int, ...]
     named_tokens: dict[str, str] = field(default_factory=dict)

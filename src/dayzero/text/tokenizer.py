@@ -45,13 +45,9 @@ class Tokenizer:
     a SentencePiece token that starts a word keeps its space, since what is decoded usually continues a prompt.
     """
 
-    def __init__(
-        self, vocabulary: Vocabulary, *, add_bos: bool, bos_token_id: int | None, eos_token_ids: tuple[int, ...]
-    ) -> None:
+    def __init__(self, vocabulary: Vocabulary, *, add_bos: bool, bos_token_id: int | None) -> None:
         self._vocabulary = vocabulary
-        self._add_bos = add_bos and bos_token_id is not None
-        self.bos_token_id = bos_token_id
-        self.eos_token_ids = eos_token_ids
+        self._first = bos_token_id if add_bos else None
         self.vocab_size: int = vocabulary.marked.get_vocab_size(with_added_tokens=True)
         self.markup: Mapping[str, int] = vocabulary.markup
         self._markup_ids = frozenset(vocabulary.markup.values())
@@ -61,12 +57,7 @@ class Tokenizer:
     @classmethod
     def from_source(cls, source: TokenizerSource) -> Self:
         """Raises UnsupportedModel for a pre-tokenizer or model that is not known, CheckpointError for a broken one."""
-        return cls(
-            build(source),
-            add_bos=source.add_bos,
-            bos_token_id=source.bos_token_id,
-            eos_token_ids=source.eos_token_ids,
-        )
+        return cls(build(source), add_bos=source.add_bos, bos_token_id=source.bos_token_id)
 
     def encode(self, text: str, *, special: bool) -> list[int]:
         """special: the text of an added token becomes that token; otherwise no text can become `markup`.
@@ -85,10 +76,7 @@ class Tokenizer:
     def encode_prompt(self, text: str, *, special: bool = True) -> list[int]:
         """`encode`, after exactly one beginning-of-sequence token if the model starts with one."""
         ids = self.encode(text, special=special)
-        bos = self.bos_token_id
-        if bos is None or not self._add_bos or ids[:1] == [bos]:
-            return ids
-        return [bos, *ids]
+        return ids if self._first is None or ids[:1] == [self._first] else [self._first, *ids]
 
     def decode(self, ids: Iterable[int], *, skip_special: bool = True) -> str:
         """The text of the ids; bytes that are not UTF-8 become U+FFFD."""
@@ -101,10 +89,6 @@ class Tokenizer:
     def bytes_by_id(self, *, skip_special: bool) -> Mapping[int, bytes]:
         """`token_bytes` as a table for hot paths; `skip_special` leaves control tokens empty."""
         return self._visible if skip_special else self._raw
-
-    def is_special(self, token: int) -> bool:
-        """Whether the id is a control token: it steers the model and is not part of its text."""
-        return token in self._vocabulary.control
 
     def is_markup(self, token: int) -> bool:
         """Whether the id is a token that content must never become: see `text.vocabulary`."""
