@@ -25,6 +25,7 @@ from dayzero.gateway.config import Limits
 from dayzero.gateway.generation import GenerationFields, resolve_max_tokens, sampling_params, shape_of
 from dayzero.gateway.stream import ChoiceStream, Delta, StreamRules
 from dayzero.text.chat import encode_chat
+from dayzero.text.conversation import conversation
 from dayzero.text.template import ChatTemplate
 from dayzero.text.tokenizer import Tokenizer
 from dayzero.wire.messages import Submit
@@ -158,7 +159,7 @@ class LLM:
             raise RequestError(
                 "the model has no chat template", param="messages", hint="pass chat_template, or use generate"
             )
-        return encode_chat(self.tokenizer, self._template, messages, tools=tools)
+        return encode_chat(self.tokenizer, self._template, conversation(messages, tools=tools))
 
     def _finish(self, prompts: Sequence[list[int]], options: SamplingOptions) -> list[Result]:
         choices = options.get("n", 1)

@@ -82,7 +82,7 @@ class PlainRenderer:
         self._template = ChatTemplate(TEMPLATE, {})
         self._veil = Veil(alphabet_of(byte_tokenizer().markup))
 
-    async def render_conversation(self, chat: Conversation) -> Rendering:
+    async def render(self, chat: Conversation) -> Rendering:
         return self._template.render_veiled(chat, self._veil)
 
 

@@ -97,7 +97,7 @@ def test_without_configuration_no_other_origin_is_allowed() -> None:
 
 def test_a_defect_of_ours_is_a_500_with_a_fixed_sentence() -> None:
     class Broken:
-        async def render_conversation(self, chat: object) -> object:
+        async def render(self, chat: object) -> object:
             raise ZeroDivisionError(f"internals of {chat}")
 
     this = stand(renderer=Broken())

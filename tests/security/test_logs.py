@@ -102,7 +102,7 @@ def test_no_word_of_a_client_reaches_a_log(log: io.StringIO) -> None:
 
 def test_a_defect_of_ours_is_logged_by_type_and_place_only(log: io.StringIO) -> None:
     class Broken:
-        async def render_conversation(self, chat: object) -> object:
+        async def render(self, chat: object) -> object:
             raise ZeroDivisionError(f"about {chat}")
 
     assert stand(renderer=Broken()).chat(CANARY).status_code == 500

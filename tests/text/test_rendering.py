@@ -16,7 +16,7 @@ from tests.text.templates import CALLS, CHAT, NAMED, QWEN, TOOL
 MARKUP = {"<|im_end|>": 2, "<tool_call>": 3}
 needs_proc = pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="processes are found through /proc")
 
-HELLO = [{"role": "user", "content": "hello"}]
+HELLO = conversation([{"role": "user", "content": "hello"}])
 
 # Does what the first word of the first message says.
 HOSTILE = """{%- set word = messages[0].content -%}
@@ -47,7 +47,7 @@ def test_both_renderings_are_those_of_the_template_itself():
 
     async def use(template: ConfinedTemplate) -> None:
         for messages, options in ((CHAT, {}), (CALLS, {"tools": [TOOL], "enable_thinking": False})):
-            there = await template.render(messages, **options)
+            there = await template.render(conversation(messages, **options))
             assert there == here.render_veiled(conversation(messages, **options), veil)
 
     run(use, QWEN)
@@ -57,7 +57,7 @@ def test_both_renderings_are_those_of_the_template_itself():
 def test_a_hostile_template_is_a_refused_request_and_the_next_one_is_served(word):
     async def use(template: ConfinedTemplate) -> None:
         with pytest.raises(RequestError, match="chat template"):
-            await template.render([{"role": "user", "content": word}])
+            await template.render(conversation([{"role": "user", "content": word}]))
         assert (await template.render(HELLO)).text == "hello"
 
     run(use)
@@ -65,7 +65,7 @@ def test_a_hostile_template_is_a_refused_request_and_the_next_one_is_served(word
 
 def test_a_template_that_loops_is_stopped_and_replaced_while_others_are_served():
     async def use(template: ConfinedTemplate) -> None:
-        looping = asyncio.create_task(template.render([{"role": "user", "content": "loop"}]))
+        looping = asyncio.create_task(template.render(conversation([{"role": "user", "content": "loop"}])))
         assert (await template.render(HELLO)).text == "hello"
         with pytest.raises(RequestError, match=r"took longer than 0\.5 s"):
             await looping
@@ -77,7 +77,7 @@ def test_a_template_that_loops_is_stopped_and_replaced_while_others_are_served()
 @needs_proc
 def test_a_process_that_dies_at_work_costs_one_request():
     async def use(template: ConfinedTemplate) -> None:
-        job = asyncio.create_task(template.render([{"role": "user", "content": "loop"}]))
+        job = asyncio.create_task(template.render(conversation([{"role": "user", "content": "loop"}])))
         await asyncio.sleep(0)  # the job is under way
         for pid in children():
             os.kill(pid, signal.SIGKILL)
@@ -94,7 +94,7 @@ def children() -> list[int]:
 
 def test_a_cancelled_rendering_leaves_no_process_behind():
     async def use(template: ConfinedTemplate) -> None:
-        job = asyncio.create_task(template.render([{"role": "user", "content": "loop"}]))
+        job = asyncio.create_task(template.render(conversation([{"role": "user", "content": "loop"}])))
         await asyncio.sleep(0)
         job.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -124,7 +124,7 @@ def test_a_template_that_does_not_compile_is_refused_at_the_start():
 def test_what_cannot_cross_to_the_process_is_a_refused_request(content):
     async def use(template: ConfinedTemplate) -> None:
         with pytest.raises(RequestError):
-            await template.render([{"role": "user", "content": "x", "name": content}])
+            await template.render(conversation([{"role": "user", "content": "x", "name": content}]))
         assert (await template.render(HELLO)).text == "hello"
 
     run(use)

@@ -20,28 +20,30 @@ def oracle(template: str, messages: list[dict], **options) -> str:
 @pytest.mark.parametrize("prompt", [True, False])
 def test_a_chat_renders_as_in_transformers(template, prompt):
     expected = oracle(template, CHAT, add_generation_prompt=prompt, **NAMED)
-    assert ChatTemplate(template, NAMED).render(CHAT, add_generation_prompt=prompt) == expected
+    assert ChatTemplate(template, NAMED).render(conversation(CHAT, add_generation_prompt=prompt)) == expected
 
 
 def test_tools_and_calls_render_as_in_transformers():
     expected = oracle(QWEN, CALLS, tools=[TOOL], add_generation_prompt=True, enable_thinking=False)
-    assert ChatTemplate(QWEN, {}).render(CALLS, tools=[TOOL], enable_thinking=False) == expected
+    assert ChatTemplate(QWEN, {}).render(conversation(CALLS, tools=[TOOL], enable_thinking=False)) == expected
     assert 'of a \\"place\\" <b>&é' in expected
 
 
 def test_the_real_smollm_template_adds_its_own_system_message(smollm_source):
     template = ChatTemplate(smollm_source.chat_template, smollm_source.named_tokens)
-    assert template.render(HELLO).startswith("<|im_start|>system\nYou are a helpful AI assistant named SmolLM")
+    assert template.render(conversation(HELLO)).startswith(
+        "<|im_start|>system\nYou are a helpful AI assistant named SmolLM"
+    )
     for messages in (HELLO, CHAT):
         expected = oracle(smollm_source.chat_template, messages, add_generation_prompt=True)
-        assert template.render(messages) == expected
+        assert template.render(conversation(messages)) == expected
 
 
 def test_the_real_qwen_template_renders_as_in_transformers(coder_source):
     template = ChatTemplate(coder_source.chat_template, coder_source.named_tokens)
     for messages, tools in ((CHAT, None), (CALLS, [TOOL])):
         expected = oracle(coder_source.chat_template, messages, tools=tools, add_generation_prompt=True)
-        assert template.render(messages, tools=tools) == expected
+        assert template.render(conversation(messages, tools=tools)) == expected
 
 
 @pytest.mark.parametrize("template", [LLAMA3, QWEN], ids=["trims", "keeps"])
@@ -49,19 +51,19 @@ def test_the_real_qwen_template_renders_as_in_transformers(coder_source):
 def test_a_continued_message_ends_where_its_content_does(template, content):
     messages = [*HELLO, {"role": "assistant", "content": content}]
     options = {"add_generation_prompt": False, "continue_final_message": True}
-    text = ChatTemplate(template, NAMED).render(messages, **options)
+    text = ChatTemplate(template, NAMED).render(conversation(messages, **options))
     assert text == oracle(template, messages, **options, **NAMED)
     assert text.endswith(content.strip() if template is LLAMA3 else content)
 
 
 def test_a_template_that_hides_the_final_message_cannot_continue_it():
     with pytest.raises(RequestError, match="does not show the final message"):
-        ChatTemplate("x", {}).render(HELLO, add_generation_prompt=False, continue_final_message=True)
+        ChatTemplate("x", {}).render(conversation(HELLO, add_generation_prompt=False, continue_final_message=True))
 
 
 def test_what_the_template_says_reaches_the_client():
     with pytest.raises(RequestError, match=r"^roles must alternate$"):
-        ChatTemplate(GEMMA, NAMED).render(HELLO + HELLO)
+        ChatTemplate(GEMMA, NAMED).render(conversation(HELLO + HELLO))
 
 
 @pytest.mark.parametrize(
@@ -70,13 +72,13 @@ def test_what_the_template_says_reaches_the_client():
 )
 def test_a_template_that_fails_is_a_refused_request(source):
     with pytest.raises(RequestError, match="chat template failed"):
-        ChatTemplate(source, {}).render(HELLO)
+        ChatTemplate(source, {}).render(conversation(HELLO))
 
 
 def test_a_rendering_larger_than_any_prompt_is_refused():
     source = "{% for i in range(99999) %}{{ 'a' * 100 }}{% endfor %}"
     with pytest.raises(RequestError, match="rendering too long"):
-        ChatTemplate(source, {}).render(HELLO)
+        ChatTemplate(source, {}).render(conversation(HELLO))
 
 
 @pytest.mark.parametrize("source", ["{% if %}", "{{ x", "{% include 'a' %}{% nope %}", "x" * 1_000_001])
@@ -87,7 +89,7 @@ def test_what_is_no_template_is_refused_at_load(source):
 
 def test_templates_cannot_reach_files():
     with pytest.raises(RequestError, match="chat template failed"):
-        ChatTemplate("{% include '/etc/passwd' %}", {}).render(HELLO)
+        ChatTemplate("{% include '/etc/passwd' %}", {}).render(conversation(HELLO))
 
 
 def test_a_veiled_rendering_shows_only_what_the_template_wrote():

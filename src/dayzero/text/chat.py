@@ -4,20 +4,15 @@ Nothing that a client wrote becomes a token that steers the model; everything el
 reference implementation does it.
 """
 
-from collections.abc import Mapping, Sequence
-
 from dayzero.errors import RequestError
-from dayzero.text.conversation import Rendering, conversation
+from dayzero.text.conversation import Conversation, Rendering
 from dayzero.text.template import ChatTemplate
 from dayzero.text.tokenizer import Tokenizer
 from dayzero.text.veil import Veil, alphabet_of
 
 
-def encode_chat(
-    tokenizer: Tokenizer, template: ChatTemplate, messages: Sequence[Mapping[str, object]], **options: object
-) -> list[int]:
-    """Render and tokenize. `options` are those of `text.conversation.conversation`."""
-    chat = conversation(messages, **options)  # type: ignore[arg-type]
+def encode_chat(tokenizer: Tokenizer, template: ChatTemplate, chat: Conversation) -> list[int]:
+    """Render and tokenize."""
     return encode_rendering(tokenizer, template.render_veiled(chat, Veil(alphabet_of(tokenizer.markup))))
 
 

@@ -8,13 +8,13 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Self
 
 import msgspec
 
 from dayzero.errors import CheckpointError, QueueFull, RequestError
-from dayzero.text.conversation import Conversation, Rendering, conversation
+from dayzero.text.conversation import Conversation, Rendering
 from dayzero.text.jobs import (
     LENGTH_BYTES,
     MAX_MESSAGE_BYTES,
@@ -110,11 +110,8 @@ class ConfinedTemplate:
         async with self._free:
             self._idle.append(await self._loaded())
 
-    async def render(self, messages: Sequence[Mapping[str, object]], **options: object) -> Rendering:
-        """`options` are those of `text.conversation.conversation`. Raises RequestError, or QueueFull."""
-        return await self.render_conversation(conversation(messages, **options))  # type: ignore[arg-type]
-
-    async def render_conversation(self, chat: Conversation) -> Rendering:
+    async def render(self, chat: Conversation) -> Rendering:
+        """Raises RequestError, or QueueFull."""
         if self._waiting >= self._max_waiting:
             raise QueueFull("too many chat templates are waiting to be rendered")
         job = _encoded(Render(chat, self._limit_s * _ALARM_RATIO))

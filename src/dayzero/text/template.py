@@ -1,12 +1,12 @@
 """Chat templates: a conversation becomes the text that the model was trained on. Knows no tokens."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime
 
 from jinja2 import Template, TemplateError, TemplateSyntaxError
 
 from dayzero.errors import CheckpointError, RequestError
-from dayzero.text.conversation import Conversation, Rendering, conversation
+from dayzero.text.conversation import Conversation, Rendering
 from dayzero.text.sandbox import MAX_TEXT_CHARS, Raised, TemplateEnvironment
 from dayzero.text.veil import Veil
 
@@ -51,11 +51,8 @@ class ChatTemplate:
             ) from error
         self._named_tokens = dict(named_tokens)
 
-    def render(self, messages: Sequence[Mapping[str, object]], **options: object) -> str:
-        """`options` are those of `text.conversation.conversation`. Raises RequestError with the template's message."""
-        return self.render_conversation(conversation(messages, **options))  # type: ignore[arg-type]
-
-    def render_conversation(self, chat: Conversation) -> str:
+    def render(self, chat: Conversation) -> str:
+        """Raises RequestError with the template's message."""
         try:
             return self._render(chat)
         except Raised as error:
@@ -66,7 +63,7 @@ class ChatTemplate:
 
     def render_veiled(self, chat: Conversation, veil: Veil) -> Rendering:
         """Both renderings. A template that fails on veiled text gives an empty one."""
-        text = self.render_conversation(chat)
+        text = self.render(chat)
         try:
             return Rendering(text, self._render(veil.conversation(chat)))
         except _TEMPLATE_FAILURES:

@@ -93,7 +93,7 @@ RULES = FieldRules(
 class ChatRenderer(Protocol):
     """A chat template that can be waited for; see `text.rendering.ConfinedTemplate`."""
 
-    async def render_conversation(self, chat: Conversation) -> Rendering: ...
+    async def render(self, chat: Conversation) -> Rendering: ...
 
 
 class ChatEncoder:
@@ -134,7 +134,7 @@ class ChatEncoder:
         )
         num_chars = sum(len(str(message["content"])) for message in chat.messages)
         check_text_size(num_chars, context=service.context, limits=limits, param="messages")
-        rendering = await self._renderer.render_conversation(chat)
+        rendering = await self._renderer.render(chat)
         return await service.tokenize(len(rendering.text), lambda: encode_rendering(service.tokenizer, rendering))
 
 
