@@ -64,14 +64,12 @@ def main() -> None:
     path = locate(args.model, offline=False, progress=lambda *_: None)
     plan = plan_engine(EngineConfig(model=str(path)))
     weights = load(plan.family, plan.shape, plan.checkpoint.tensors, plan.dtype, plan.kernels)
-    heads = plan.shape.heads
     store = KVStore(
         plan.groups,
         [1024] * len(plan.groups),
         BLOCK,
-        num_kv_heads=heads.num_kv_heads,
-        head_dim=heads.head_dim,
-        dtype=plan.dtype,
+        plan.shape.heads,
+        plan.dtype,
     )
     variants = {"exact": plan.kernels, "loose": loose(plan.kernels)}
     with torch.inference_mode():

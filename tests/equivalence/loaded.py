@@ -123,14 +123,12 @@ class Loaded:
         return Answer(tuple(request.output), finish, tuple(logprobs), tuple(prompt_logprobs))
 
     def _runner(self, num_blocks: Sequence[int], block_size: int) -> ModelRunner:
-        heads = self.shape.heads
         store = KVStore(
             self.groups,
             num_blocks,
             block_size,
-            num_kv_heads=heads.num_kv_heads,
-            head_dim=heads.head_dim,
-            dtype=self.dtype,
+            self.shape.heads,
+            self.dtype,
         )
         return ModelRunner(
             self.family,

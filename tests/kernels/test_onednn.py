@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from dayzero.kernels import onednn, reference
+from dayzero.kernels.attention import HeadLayout
 from dayzero.kernels.ops import OPS
-from dayzero.kernels.registry import HeadLayout, Kernels, select
+from dayzero.kernels.registry import Kernels, select
 from dayzero.kernels.rows import cancelling
 
 pytestmark = pytest.mark.model
@@ -267,5 +268,5 @@ def test_attention_reads_no_block_beyond_its_last_row(dtype):
 @by_dtype
 def test_the_probe_of_attention_finds_a_height_that_fits_its_tiles(dtype):
     for heads in HEADS:
-        least = onednn.probe_min_rows(heads.num_heads, heads.num_kv_heads, heads.head_dim, dtype)
+        least = onednn.probe_min_rows(heads, dtype)
         assert 1 <= least <= onednn.TILE_ROWS

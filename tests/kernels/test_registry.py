@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 import torch
 
+from dayzero.kernels.attention import HeadLayout
 from dayzero.kernels.ops import OPS
-from dayzero.kernels.registry import HeadLayout, select, select_reference
+from dayzero.kernels.registry import select, select_reference
 
 HEADS = HeadLayout(4, 2, 16)
 OP_NAMES = {op.name for op in OPS}
@@ -48,8 +49,8 @@ def test_the_reference_attention_is_the_reference_of_its_plan():
     assert torch.equal(kernels.paged_attention(q, pool, plan, 0.5), expected)
 
 
-def test_row_ranges_tell_of_every_weight_that_was_prepared():
+def test_heights_tell_of_every_weight_that_was_prepared():
     kernels = select(torch.float32, HEADS)
-    assert set(kernels.row_ranges()) == {"attention"}
+    assert set(kernels.heights()) == {"attention"}
     kernels.prepare_linear(torch.randn(64, 32))
-    assert set(kernels.row_ranges()) == {"attention", "32x64"}
+    assert set(kernels.heights()) == {"attention", "32x64"}

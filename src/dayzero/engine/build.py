@@ -93,9 +93,8 @@ def build_engine(config: EngineConfig, clock: Clock, progress: Progress) -> tupl
         plan.groups,
         plan.memory.num_blocks,
         config.block_size,
-        num_kv_heads=plan.shape.heads.num_kv_heads,
-        head_dim=plan.shape.heads.head_dim,
-        dtype=plan.dtype,
+        plan.shape.heads,
+        plan.dtype,
     )
     spec = _spec(plan)
     runner = ModelRunner(
@@ -112,7 +111,7 @@ def build_engine(config: EngineConfig, clock: Clock, progress: Progress) -> tupl
 
 
 def _spec(plan: EnginePlan) -> EngineSpec:
-    """Frozen once the weights are loaded: only then are all row ranges probed."""
+    """Frozen once the weights are loaded: only then are all heights probed."""
     config = plan.config
     numerics_id = _numerics_id(config.dtype, plan.threads, plan.kernels)
     return EngineSpec(
@@ -154,7 +153,7 @@ def _numerics_id(dtype: str, threads: int, kernels: Kernels) -> str:
         torch.__version__,
         torch.backends.cpu.get_cpu_capability(),
         repr([(choice.op, choice.implementation) for choice in kernels.choices]),
-        repr(sorted(kernels.row_ranges().items())),
+        repr(sorted(kernels.heights().items())),
     )
 
 

@@ -1,4 +1,4 @@
-"""Which rows attend together, and over which stretch of KV: plain arithmetic on positions, no tensors.
+"""Which rows attend together, and over which stretch of KV: plain arithmetic, no tensors.
 
 Row invariance by construction: the stretch of KV that a row reads is a function of the row's own position alone.
 Positions are cut into *buckets*; every row of a bucket attends over the same [kv_start, kv_stop), masked to what it
@@ -14,6 +14,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 KV_ALIGN = 64  # a multiple of every block size
+
+
+@dataclass(frozen=True, slots=True)
+class HeadLayout:
+    """What attention must know of a model: H, G and D."""
+
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+
+    @property
+    def queries_per_kv(self) -> int:
+        return self.num_heads // self.num_kv_heads
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from dayzero.kernels import reference
-from dayzero.kernels.attention import Bucket, Segment, segments
+from dayzero.kernels.attention import Bucket, HeadLayout, Segment, segments
 from dayzero.kernels.rows import CANDIDATES, Heights, cancelling, elementwise_slices, probe
 
 TILE_ROWS = 64  # most query rows of a tile: flash attention's own block is 32 or more
@@ -121,9 +121,9 @@ class Attention:
     `min_rows` is the least height of a tile: flash attention has another order of additions for very few query rows.
     """
 
-    def __init__(self, *, num_heads: int, num_kv_heads: int, min_rows: int) -> None:
-        self._num_kv_heads = num_kv_heads
-        self._queries_per_kv = num_heads // num_kv_heads
+    def __init__(self, heads: HeadLayout, *, min_rows: int) -> None:
+        self._num_kv_heads = heads.num_kv_heads
+        self._queries_per_kv = heads.queries_per_kv
         self._min_rows = min_rows
         self._tile_tokens = max(1, TILE_ROWS // self._queries_per_kv)
 
@@ -205,23 +205,23 @@ class Attention:
         return out_TGQD.flatten(1, 2)
 
 
-def probe_min_rows(num_heads: int, num_kv_heads: int, head_dim: int, dtype: torch.dtype) -> int:
+def probe_min_rows(heads: HeadLayout, dtype: torch.dtype) -> int:
     """The least tile height from which SDPA gives a query row the same bits at every height up to TILE_ROWS.
 
     Keys come in equal pairs with opposite values, so that the exact output is zero and only the order shows.
     """
-    generator = torch.Generator().manual_seed(head_dim)
-    queries = num_heads // num_kv_heads
+    generator = torch.Generator().manual_seed(heads.head_dim)
+    queries = heads.queries_per_kv
     tile_rows = max(1, TILE_ROWS // queries) * queries
-    heights = sorted({*range(1, 17), 24, 32, 48, queries, tile_rows} - set(range(tile_rows + 1, TILE_ROWS + 1)))
+    candidates = sorted({*range(1, 17), 24, 32, 48, queries, tile_rows} - set(range(tile_rows + 1, TILE_ROWS + 1)))
     cases = []
     for length in (64, 192, 512, 768):
-        k = torch.randn(3, num_kv_heads, length, head_dim, generator=generator)
-        v = torch.randn(3, num_kv_heads, length, head_dim, generator=generator) * 100
+        k = torch.randn(3, heads.num_kv_heads, length, heads.head_dim, generator=generator)
+        v = torch.randn(3, heads.num_kv_heads, length, heads.head_dim, generator=generator) * 100
         order = torch.randperm(length // 2, generator=generator)
         k[:, :, length // 2 :] = k[:, :, order]
         v[:, :, length // 2 :] = -v[:, :, order]
-        q = torch.randn(3, num_kv_heads, tile_rows, head_dim, generator=generator)
+        q = torch.randn(3, heads.num_kv_heads, tile_rows, heads.head_dim, generator=generator)
         cases.append((q.to(dtype), k.to(dtype), v.to(dtype)))
 
     def same(height: int) -> bool:
@@ -237,7 +237,7 @@ def probe_min_rows(num_heads: int, num_kv_heads: int, head_dim: int, dtype: torc
         return True
 
     least = tile_rows
-    for height in sorted(heights, reverse=True):
+    for height in reversed(candidates):
         if not same(height):
             break
         least = height

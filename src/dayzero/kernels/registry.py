@@ -12,6 +12,7 @@ from torch import Tensor
 
 from dayzero.core.spec import KernelChoice
 from dayzero.kernels import onednn, reference
+from dayzero.kernels.attention import HeadLayout
 
 
 class LinearWeight(Protocol):
@@ -26,35 +27,26 @@ class AttentionPlan(Protocol):
 class Kernels:
     """The chosen function of every op; passed to the model, which calls nothing else."""
 
-    prepare_linear: Callable[[Tensor], Any]
+    prepare_linear: Callable[[Tensor], LinearWeight]
     linear: Callable[..., Tensor]
     embedding: Callable[[Tensor, Tensor], Tensor]
     rms_norm: Callable[[Tensor, Tensor, float], Tensor]
     rope: Callable[[Tensor, Tensor, Tensor], Tensor]
     write_kv: Callable[[Tensor, Tensor, Tensor], None]
-    plan_attention: Callable[..., Any]
+    plan_attention: Callable[..., AttentionPlan]
     paged_attention: Callable[..., Tensor]
     silu_mul: Callable[[Tensor], Tensor]
     gelu_mul: Callable[[Tensor], Tensor]
     choices: tuple[KernelChoice, ...]
-    row_ranges: Callable[[], dict[str, str]]  # probed at load: part of the numerics
-
-
-@dataclass(frozen=True, slots=True)
-class HeadLayout:
-    """What attention must know of a model: H, G and D."""
-
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
+    heights: Callable[[], dict[str, str]]  # that were probed, by the end of loading: part of the numerics
 
 
 def select(dtype: torch.dtype, heads: HeadLayout) -> Kernels:
     """Choose for this machine. Probes: the private operators of oneDNN, and the least tile of attention."""
     can_pack = dtype is torch.bfloat16 and onednn.packing_works()
     linear = onednn.Linear(dtype, packed=can_pack)
-    min_rows = onednn.probe_min_rows(heads.num_heads, heads.num_kv_heads, heads.head_dim, dtype)
-    attention = onednn.Attention(num_heads=heads.num_heads, num_kv_heads=heads.num_kv_heads, min_rows=min_rows)
+    min_rows = onednn.probe_min_rows(heads, dtype)
+    attention = onednn.Attention(heads, min_rows=min_rows)
     if can_pack:
         why_linear = "weights packed for oneDNN, calls of probed heights"
     elif dtype is torch.bfloat16:
@@ -62,7 +54,7 @@ def select(dtype: torch.dtype, heads: HeadLayout) -> Kernels:
     else:
         why_linear = "oneDNN packs bfloat16 only: plain F.linear, calls of probed heights"
 
-    def ranges() -> dict[str, str]:
+    def heights() -> dict[str, str]:
         probed = {f"{k}x{n}": ",".join(map(str, h.allowed)) for (k, n), h in sorted(linear.heights.items())}
         return probed | {"attention": f"{min_rows}-{onednn.TILE_ROWS}"}
 
@@ -87,7 +79,7 @@ def select(dtype: torch.dtype, heads: HeadLayout) -> Kernels:
             KernelChoice("silu_mul", "torch/sliced", "threads share it at the ends of rows or of whole vectors"),
             KernelChoice("gelu_mul", "torch/sliced", "threads share it at the ends of rows or of whole vectors"),
         ),
-        row_ranges=ranges,
+        heights=heights,
     )
 
 
@@ -123,5 +115,5 @@ def select_reference() -> Kernels:
         silu_mul=reference.silu_mul,
         gelu_mul=reference.gelu_mul,
         choices=tuple(KernelChoice(name, "reference", "asked for") for name in names),
-        row_ranges=dict,
+        heights=dict,
     )

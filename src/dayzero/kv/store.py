@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dayzero.kernels.attention import HeadLayout
 from dayzero.kv.groups import CacheGroup
 
 
@@ -22,16 +23,14 @@ class KVStore:
         groups: Sequence[CacheGroup],
         num_blocks: Sequence[int],
         block_size: int,
-        *,
-        num_kv_heads: int,
-        head_dim: int,
+        heads: HeadLayout,
         dtype: torch.dtype,
     ) -> None:
         assert len(groups) == len(num_blocks), (len(groups), len(num_blocks))
         self._layers: dict[int, Tensor] = {}
         for group, blocks in zip(groups, num_blocks, strict=True):
             for layer in group.layers:
-                self._layers[layer] = _zeros((blocks, block_size, 2, num_kv_heads, head_dim), dtype)
+                self._layers[layer] = _zeros((blocks, block_size, 2, heads.num_kv_heads, heads.head_dim), dtype)
 
     def layer(self, index: int) -> Tensor:
         """The pool of one layer."""
@@ -42,10 +41,6 @@ class KVStore:
         at = torch.tensor(blocks)
         for layer in layers:
             self._layers[layer].index_fill_(0, at, 0)
-
-    @property
-    def num_bytes(self) -> int:
-        return sum(pool.numel() * pool.element_size() for pool in self._layers.values())
 
 
 def _zeros(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

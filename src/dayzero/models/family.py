@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol
 
 from torch import Tensor
 
-from dayzero.kernels.registry import HeadLayout, Kernels
+from dayzero.kernels.registry import Kernels
 from dayzero.kv.groups import CacheGroup
 from dayzero.models.step import Hidden, KVLayers, Step
 
@@ -25,19 +25,6 @@ class TensorSpec:
     shard: ShardAxis = "replicated"
 
 
-class Shape(Protocol):
-    """A family's hyperparameters, parsed from its config. Families add their own fields."""
-
-    @property
-    def heads(self) -> HeadLayout: ...
-
-    @property
-    def vocab_size(self) -> int: ...
-
-    @property
-    def max_context(self) -> int: ...
-
-
 class Forward(Protocol):
     """One step through all layers. Pure: K and V are written to `kv`, nothing else changes."""
 
@@ -50,7 +37,8 @@ class Forward(Protocol):
 class Family:
     """The functions of one model family. Tensor names are Hugging Face's, whatever the file format.
 
-    parse    config -> shape; raises UnsupportedModel for a variant that is not covered
+    parse    canonical config (`checkpoint.config`) -> shape: a frozen dataclass of hyperparameters, among them `heads`,
+             `vocab_size` and `max_context`; raises UnsupportedModel for a variant that is not covered
     tensors  the table of the checkpoint
     groups   the cache groups, given the bytes of one KV element
     build    named tensors -> weights; each is asked for once, so that a loader may free as it goes

@@ -14,7 +14,8 @@ from typing import Any
 from torch import Tensor
 
 from dayzero.errors import UnsupportedModel
-from dayzero.kernels.registry import HeadLayout, Kernels
+from dayzero.kernels.attention import HeadLayout
+from dayzero.kernels.registry import Kernels, LinearWeight
 from dayzero.kv.groups import CacheGroup, CacheKind
 from dayzero.models.family import Config, Family, TensorSpec
 from dayzero.models.layers import (
@@ -70,7 +71,7 @@ class Gemma3Weights:
     embedding_scale: Tensor
     layers: tuple[Gemma3Layer, ...]
     final_norm: Tensor
-    head: Any
+    head: LinearWeight
     rotary: Rotary
     local_rotary: Rotary
 

@@ -3,13 +3,13 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from dayzero.errors import UnsupportedModel
-from dayzero.kernels.registry import AttentionPlan, HeadLayout, Kernels
+from dayzero.kernels.attention import HeadLayout
+from dayzero.kernels.registry import AttentionPlan, Kernels, LinearWeight
 from dayzero.models.family import Config
 
 Take = Callable[[str], Tensor]  # a named tensor of the checkpoint, in the dtype of the model
@@ -60,9 +60,9 @@ def rope_frequencies(theta: float, head_dim: int, scaling: Config | None) -> Ten
 class Projections:
     """The attention weights of one layer: Q, K and V in one product."""
 
-    qkv: Any
+    qkv: LinearWeight
     qkv_bias: Tensor | None
-    out: Any
+    out: LinearWeight
     q_norm: Tensor | None = None  # [D], per head; None: none
     k_norm: Tensor | None = None
 
@@ -71,8 +71,8 @@ class Projections:
 class GatedMLP:
     """The feed-forward weights of one layer: gate and up in one product."""
 
-    gate_up: Any
-    down: Any
+    gate_up: LinearWeight
+    down: LinearWeight
 
 
 def take_projections(prefix: str, take: Take, kernels: Kernels, *, bias: bool, norms: bool) -> Projections:

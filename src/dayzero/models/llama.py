@@ -10,7 +10,8 @@ from typing import Any
 from torch import Tensor
 
 from dayzero.errors import UnsupportedModel
-from dayzero.kernels.registry import HeadLayout, Kernels
+from dayzero.kernels.attention import HeadLayout
+from dayzero.kernels.registry import Kernels, LinearWeight
 from dayzero.kv.groups import CacheGroup, CacheKind
 from dayzero.models.family import Config, Family, TensorSpec
 from dayzero.models.layers import (
@@ -60,7 +61,7 @@ class LlamaWeights:
     embedding: Tensor
     layers: tuple[LlamaLayer, ...]
     final_norm: Tensor
-    head: Any
+    head: LinearWeight
     rotary: Rotary
 
 
