@@ -3,6 +3,7 @@
 Knows nothing of scheduling. Everything here is a function of the batch, the weights and the KV store.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from dayzero.kernels.registry import Kernels
 from dayzero.kv.groups import CacheGroup
 from dayzero.kv.store import KVStore
 from dayzero.models.family import Family
-from dayzero.models.step import Step
+from dayzero.models.step import Hidden, Step
 from dayzero.sampling.logprobs import logprobs
 from dayzero.sampling.sampler import Row, sample
 
@@ -67,6 +68,7 @@ class ModelRunner:
         self._kernels = kernels
         self._store = store
         self._groups = tuple(groups)
+        self._last_layer = max(layer for group in groups for layer in group.layers)
         self._block_size = block_size
         self._eos_token_ids = eos_token_ids
 
@@ -76,8 +78,8 @@ class ModelRunner:
         with torch.inference_mode():
             step = self._step(batch, wants)
             self._clear_opened(batch.spans)
-            hidden = self._family.forward(self._weights, step, self._store, self._kernels)
-        return ModelStep(self, batch, wants, hidden.rows)
+            hidden = self._family.forward(self._weights, step, self._store, self._kernels, (self._last_layer,))
+        return ModelStep(self, batch, wants, hidden)
 
     def _step(self, batch: Batch, wants: Sequence[Want]) -> Step:
         tokens: list[int] = []
@@ -129,11 +131,13 @@ class ModelRunner:
             for position in range(span.start, span.stop)
         ]
 
-    def outcomes(self, batch: Batch, wants: Sequence[Want], hidden_NE: Tensor) -> list[Outcome]:
+    def outcomes(self, batch: Batch, wants: Sequence[Want], hidden: Hidden) -> list[Outcome]:
         """Logits, log-probabilities and tokens, in slices of rows."""
         told: list[list[Logprob]] = [[] for _ in batch.spans]
         sampled: dict[int, tuple[int, Logprob | None]] = {}
+        hidden_NE = hidden.rows
         with torch.inference_mode():
+            finite = _finite(batch.spans, hidden.taps[0])
             for rows in _slices(wants, HEAD_ROWS):
                 part, hidden_NE = hidden_NE[: len(rows)], hidden_NE[len(rows) :]
                 logits = self._family.logits(self._weights, part, self._kernels).float()
@@ -141,6 +145,8 @@ class ModelRunner:
                 self._sampled_rows(batch, wants, rows, logits, sampled)
         return [
             _outcome(span, told[i] if want.prompt else None, sampled.get(i))
+            if finite[i]
+            else Outcome(error=_not_finite(span))
             for i, (span, want) in enumerate(zip(batch.spans, wants, strict=True))
         ]
 
@@ -194,10 +200,10 @@ class ModelStep:
     runner: ModelRunner
     batch: Batch
     wants: Sequence[Want]
-    hidden_NE: Tensor
+    hidden: Hidden
 
     def collect(self) -> list[Outcome]:
-        return self.runner.outcomes(self.batch, self.wants, self.hidden_NE)
+        return self.runner.outcomes(self.batch, self.wants, self.hidden)
 
 
 def _slices(wants: Sequence[Want], height: int) -> list[list[tuple[int, int]]]:
@@ -206,11 +212,29 @@ def _slices(wants: Sequence[Want], height: int) -> list[list[tuple[int, int]]]:
     return [rows[start : start + height] for start in range(0, len(rows), height)]
 
 
+def _finite(spans: Sequence[Span], x_TE: Tensor) -> list[bool]:
+    """Whether all rows of each span are finite after the last layer, those that nobody samples too.
+
+    One that is not spoils even the tokens before it that share its call, whose masks turn 0 * NaN into NaN. Their
+    blocks end an innocent prefix, so no outcome must let them be published.
+    """
+    rows = x_TE.sum(-1).isfinite()  # a sum keeps what is not finite, and costs a twentieth of asking each element
+    if rows.all():
+        return [True] * len(spans)
+    return [bool(part.all()) for part in torch.split(rows, [span.length for span in spans])]
+
+
 def _outcome(span: Span, told: list[Logprob] | None, sampled: tuple[int, Logprob | None] | None) -> Outcome:
+    if told is not None and any(math.isnan(logprob.logprob) for logprob in told):
+        return Outcome(error=_not_finite(span))
     prompt_logprobs = None if told is None else tuple(told)
     if sampled is None:
         return Outcome(prompt_logprobs=prompt_logprobs)
     token, logprob = sampled
     if token < 0:
-        return Outcome(error=f"no finite logits at position {span.stop}")
+        return Outcome(error=_not_finite(span))
     return Outcome((token,), None if logprob is None else (logprob,), prompt_logprobs)
+
+
+def _not_finite(span: Span) -> str:
+    return f"no finite logits up to position {span.stop}"
