@@ -65,7 +65,7 @@ def random_sizes(draw: random.Random, loaded: Loaded, longest: int) -> Sizes:
         need = -(-longest // block_size)
         if group.window is not None:
             need = min(need, -(-group.window // block_size) + 1)
-        num_blocks.append(1 + need + (draw.randint(0, 3) if is_tight else 5 * need))
+        num_blocks.append(1 + need + (draw.randint(0, 2) if is_tight else 5 * need))
     max_requests = draw.choice([1, 3, 8])
     return Sizes(
         num_blocks=tuple(num_blocks),
@@ -89,7 +89,7 @@ def serve(loaded: Loaded, kinds: Sequence[Sequence[Known]], *, seed: int, most: 
     traffic = Traffic(loaded.engine(sizes))
     expected: dict[int, Answer] = {}
     waiting = sorted(((draw.choice([0, 0, 3, 9, 20]), i, one) for i, one in enumerate(chosen)), key=lambda w: w[:2])
-    aborts = {draw.randrange(len(chosen)): draw.randint(1, 12)} if draw.random() < 0.3 else {}
+    aborts = {draw.randrange(len(chosen)): draw.randint(1, 12)} if draw.random() < 0.5 else {}
     happened: Counter[str] = Counter()
     step = 0
     while waiting or traffic.engine.has_work:

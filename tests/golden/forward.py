@@ -8,10 +8,11 @@ from torch import Tensor
 
 from dayzero.checkpoint.open import open_checkpoint
 from dayzero.kernels.registry import select, select_reference
+from dayzero.kv.groups import CacheGroup
 from dayzero.kv.store import KVStore
 from dayzero.models.loader import load
 from dayzero.models.registry import family_of
-from dayzero.models.step import Step
+from dayzero.models.step import Hidden, Step
 
 BLOCK_SIZE = 16
 
@@ -29,33 +30,44 @@ class Model:
 
     def logits(self, tokens: Sequence[int], chunks: Sequence[int]) -> Tensor:
         """[T, V] float32, chunk after chunk through one KV store."""
+        with torch.inference_mode():
+            hidden = self.hidden(tokens, chunks)
+            return torch.cat([self.family.logits(self.weights, part.rows, self.kernels).float() for part in hidden])
+
+    def hidden(self, tokens: Sequence[int], chunks: Sequence[int], taps: Sequence[int] = ()) -> list[Hidden]:
+        """What the model returns for each chunk, every row sampled."""
         assert sum(chunks) == len(tokens)
         groups = self.family.groups(self.shape, self.dtype.itemsize)
         num_blocks = -(-len(tokens) // BLOCK_SIZE) + 1
+        heads = self.shape.heads
         store = KVStore(
             groups,
             [num_blocks] * len(groups),
             BLOCK_SIZE,
-            self.shape.heads,
-            self.dtype,
+            num_kv_heads=heads.num_kv_heads,
+            head_dim=heads.head_dim,
+            dtype=self.dtype,
         )
         table = list(range(num_blocks - 1, 0, -1))
-        out, start = [], 0
+        result, start = [], 0
         with torch.inference_mode():
             for length in chunks:
-                positions = range(start, start + length)
-                slots = torch.tensor([table[p // BLOCK_SIZE] * BLOCK_SIZE + p % BLOCK_SIZE for p in positions])
-                step = Step(
-                    tokens=torch.tensor(tokens[start : start + length]),
-                    positions=torch.tensor(positions),
-                    slots=tuple(slots for _ in groups),
-                    plans=tuple(
-                        self.kernels.plan_attention([0, length], [start], [table], BLOCK_SIZE, group.window)
-                        for group in groups
-                    ),
-                    sample_at=torch.arange(length),
-                )
-                hidden = self.family.forward(self.weights, step, store, self.kernels)
-                out.append(self.family.logits(self.weights, hidden.rows, self.kernels).float())
+                step = self._step(tokens, start, length, groups, table)
+                result.append(self.family.forward(self.weights, step, store, self.kernels, taps))
                 start += length
-        return torch.cat(out)
+        return result
+
+    def _step(
+        self, tokens: Sequence[int], start: int, length: int, groups: Sequence[CacheGroup], table: list[int]
+    ) -> Step:
+        positions = range(start, start + length)
+        slots = torch.tensor([table[p // BLOCK_SIZE] * BLOCK_SIZE + p % BLOCK_SIZE for p in positions])
+        return Step(
+            tokens=torch.tensor(tokens[start : start + length]),
+            positions=torch.tensor(positions),
+            slots=tuple(slots for _ in groups),
+            plans=tuple(
+                self.kernels.plan_attention([0, length], [start], [table], BLOCK_SIZE, group.window) for group in groups
+            ),
+            sample_at=torch.arange(length),
+        )

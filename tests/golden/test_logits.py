@@ -70,3 +70,12 @@ def test_a_float16_file_is_read_as_transformers_reads_it(name, tmp_path):
 def test_bfloat16_logits_stay_near_those_of_float32(name, tmp_path):
     expected = transformers_logits(save(TINY[name], tmp_path))
     assert relative_error(Model(tmp_path, torch.bfloat16).logits(PROMPT, [150, 50]), expected) <= 0.1
+
+
+@every_family
+def test_taps_are_the_hidden_states_of_transformers(name, tmp_path):
+    model = save(TINY[name], tmp_path)
+    with torch.inference_mode():
+        expected = model(torch.tensor([PROMPT]), output_hidden_states=True).hidden_states[1][0]  # after layer 0
+    parts = Model(tmp_path, torch.float32).hidden(PROMPT, [150, 50], taps=[0])
+    assert relative_error(torch.cat([part.taps[0] for part in parts]), expected) <= ALLOWED
