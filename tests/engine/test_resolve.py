@@ -3,7 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dayzero.core.spec import EngineConfig
-from dayzero.engine.resolve import OVERHEAD_BYTES, Machine, machine, memory
+from dayzero.engine.machine import Machine
+from dayzero.engine.resolve import OVERHEAD_BYTES, memory
 from dayzero.errors import ConfigError
 from dayzero.kv.groups import CacheGroup, CacheKind
 
@@ -54,9 +55,3 @@ def test_kv_memory_that_cannot_hold_the_asked_context_is_refused_with_both_numbe
 def test_too_little_memory_says_how_much_is_there() -> None:
     with pytest.raises(ConfigError, match="not enough memory"):
         memory(config(), (FULL,), model_context=8192, weight_bytes=WEIGHTS, machine=Machine(2, WEIGHTS))
-
-
-def test_a_machine_has_cores_and_memory() -> None:
-    here = machine()
-    assert here.cores >= 1
-    assert here.free_bytes > 0

@@ -24,7 +24,7 @@ def doctor(
     from dayzero.checkpoint.source import locate
     from dayzero.core.spec import EngineConfig
     from dayzero.engine.build import plan_engine
-    from dayzero.engine.resolve import machine
+    from dayzero.engine.machine import machine
 
     console = Console()
     here = machine()

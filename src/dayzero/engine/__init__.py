@@ -6,6 +6,8 @@ scheduler  which tokens of which requests are computed next
 runner     a batch in, tokens out: model, KV store, kernels and sampler
 fake       a runner without weights
 engine     the loop
-resolve    what was asked, weighed against checkpoint and hardware
+machine    cores and free memory
+resolve    what was asked, weighed against checkpoint and machine
+build      from what was asked to an engine with its weights loaded
 process    the loop behind a channel: `python -m dayzero.engine.process`
 """

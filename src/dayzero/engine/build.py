@@ -15,7 +15,8 @@ from dayzero.checkpoint.open import Checkpoint, open_checkpoint
 from dayzero.clock import Clock
 from dayzero.core.spec import EngineConfig, EngineSpec
 from dayzero.engine.engine import Engine
-from dayzero.engine.resolve import Memory, machine, memory
+from dayzero.engine.machine import machine
+from dayzero.engine.resolve import Memory, memory
 from dayzero.engine.runner import ModelRunner
 from dayzero.engine.scheduler import Scheduler, SchedulerLimits
 from dayzero.errors import ConfigError
@@ -107,7 +108,7 @@ def build_engine(config: EngineConfig, clock: Clock, progress: Progress) -> tupl
         eos_token_ids=spec.eos_token_ids,
     )
     cache = KVCache(plan.groups, plan.memory.num_blocks, block_size=config.block_size, prefix_cache=config.prefix_cache)
-    return Engine(_scheduler(spec, cache, clock), runner, clock, spec), spec
+    return Engine(Scheduler(SchedulerLimits.of(spec), cache, clock), runner, clock, spec), spec
 
 
 def _spec(plan: EnginePlan) -> EngineSpec:
@@ -133,16 +134,6 @@ def _spec(plan: EnginePlan) -> EngineSpec:
         policy_version=_digest(plan.checkpoint.fingerprint, numerics_id),
         kernels=plan.kernels.choices,
     )
-
-
-def _scheduler(spec: EngineSpec, cache: KVCache, clock: Clock) -> Scheduler:
-    limits = SchedulerLimits(
-        max_step_tokens=spec.max_step_tokens,
-        max_requests=spec.max_requests,
-        max_context=spec.max_context,
-        eos_token_ids=frozenset(spec.eos_token_ids),
-    )
-    return Scheduler(limits, cache, clock)
 
 
 def _numerics_id(dtype: str, threads: int, kernels: Kernels) -> str:

@@ -173,10 +173,4 @@ def build_fake_engine(config: EngineConfig, clock: Clock) -> tuple[Engine, Engin
         policy_version="fake",
         kernels=(),
     )
-    limits = SchedulerLimits(
-        max_step_tokens=spec.max_step_tokens,
-        max_requests=spec.max_requests,
-        max_context=max_context,
-        eos_token_ids=frozenset(model.eos_token_ids),
-    )
-    return Engine(Scheduler(limits, cache, clock), FakeRunner(model), clock, spec), spec
+    return Engine(Scheduler(SchedulerLimits.of(spec), cache, clock), FakeRunner(model), clock, spec), spec

@@ -3,53 +3,16 @@
 Knows nothing of tensors. What comes out is frozen into the EngineSpec and printed.
 """
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from dayzero.core.spec import EngineConfig
+from dayzero.engine.machine import Machine
 from dayzero.errors import ConfigError
 from dayzero.kv.groups import CacheGroup
 
 KV_SHARE = 0.5  # of the memory that is free after the weights; the rest is the user's
 OVERHEAD_BYTES = 450 * 2**20  # interpreter, torch, gateway, activations: bench/bench_serve.py
-
-
-@dataclass(frozen=True, slots=True)
-class Machine:
-    """What resolve must know of the hardware."""
-
-    cores: int
-    free_bytes: int  # the smaller of the system's and the control group's
-
-
-def machine() -> Machine:
-    """Read this machine, inside a container or not."""
-    return Machine(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, _free())
-
-
-def _free() -> int:
-    free = _meminfo("MemAvailable") or 8 * 2**30  # no /proc: assume a small laptop
-    limit, used = (_number(Path("/sys/fs/cgroup") / name) for name in ("memory.max", "memory.current"))
-    if limit is not None and used is not None:
-        free = min(free, max(0, limit - used))
-    return free
-
-
-def _meminfo(field: str) -> int | None:
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{field}:")), None)
-
-
-def _number(path: Path) -> int | None:
-    try:
-        return int(path.read_text())
-    except (OSError, ValueError):  # absent, or "max"
-        return None
 
 
 @dataclass(frozen=True, slots=True)

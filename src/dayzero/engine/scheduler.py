@@ -17,10 +17,12 @@ import math
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 from dayzero.clock import Clock
 from dayzero.core.events import FinishReason, Logprob, RequestId, TokenEvent
 from dayzero.core.prefix import BlockKey, next_key, root_key
+from dayzero.core.spec import EngineSpec
 from dayzero.engine.batch import Batch, Outcome, Span
 from dayzero.engine.request import Request, RequestState
 from dayzero.errors import ConfigError
@@ -46,6 +48,15 @@ class SchedulerLimits:
             )
         if min(self.max_requests, self.max_context, self.max_waiting) < 1:
             raise ConfigError("max_requests, max_context and max_waiting must be at least 1")
+
+    @classmethod
+    def of(cls, spec: EngineSpec) -> Self:
+        return cls(
+            max_step_tokens=spec.max_step_tokens,
+            max_requests=spec.max_requests,
+            max_context=spec.max_context,
+            eos_token_ids=frozenset(spec.eos_token_ids),
+        )
 
 
 @dataclass(slots=True)
