@@ -36,3 +36,8 @@ def test_keys_are_chained() -> None:
     root = root_key(salt="s", version="v")
     first = next_key(root, [1, 2])
     assert block_keys([1, 2, 3, 4], 2, salt="s", version="v") == [first, next_key(first, [3, 4])]
+
+
+def test_keys_can_be_continued_behind_a_block():
+    keys = block_keys(range(20), 4, salt="s", version="v")
+    assert keys[:2] + block_keys(range(8, 20), 4, salt="s", version="v", after=keys[1]) == keys

@@ -32,10 +32,12 @@ def next_key(parent: BlockKey, tokens: Sequence[int]) -> BlockKey:
     return hashlib.blake2b(array.array("i", tokens).tobytes(), digest_size=KEY_BYTES, key=parent).digest()
 
 
-def block_keys(tokens: Sequence[int], block_size: int, *, salt: str, version: str) -> list[BlockKey]:
-    """One key for each full block of `tokens`."""
+def block_keys(
+    tokens: Sequence[int], block_size: int, *, salt: str, version: str, after: BlockKey | None = None
+) -> list[BlockKey]:
+    """One key for each full block of `tokens`, which follow the block with the key `after`; None: they come first."""
     keys: list[BlockKey] = []
-    parent = root_key(salt=salt, version=version)
+    parent = root_key(salt=salt, version=version) if after is None else after
     for start in range(0, len(tokens) - block_size + 1, block_size):
         parent = next_key(parent, tokens[start : start + block_size])
         keys.append(parent)

@@ -21,7 +21,7 @@ from typing import Self
 
 from dayzero.clock import Clock
 from dayzero.core.events import FinishReason, Logprob, RequestId, TokenEvent
-from dayzero.core.prefix import BlockKey, next_key, root_key
+from dayzero.core.prefix import BlockKey, block_keys
 from dayzero.core.spec import EngineSpec
 from dayzero.engine.batch import Batch, Outcome, Span
 from dayzero.engine.request import Request, RequestState
@@ -381,11 +381,11 @@ class Scheduler:
 
     def _key_blocks(self, request: Request, count: int) -> None:
         """Compute the keys of its first `count` blocks, as far as they are missing."""
-        keys = request.block_keys
-        size = self._cache.block_size
-        while len(keys) < count:
-            parent = keys[-1] if keys else root_key(salt=request.salt, version=request.policy_version)
-            keys.append(next_key(parent, request.tokens(len(keys) * size, (len(keys) + 1) * size)))
+        keys, size = request.block_keys, self._cache.block_size
+        if len(keys) < count:
+            missing = request.tokens(len(keys) * size, count * size)
+            after = keys[-1] if keys else None
+            keys += block_keys(missing, size, salt=request.salt, version=request.policy_version, after=after)
 
     # -- ending --------------------------------------------------------------------------------------------------------
 

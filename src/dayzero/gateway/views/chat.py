@@ -126,9 +126,9 @@ class ChatEncoder:
             raise RequestError("not a variable of chat templates", param=f"chat_template_kwargs.{unknown[0][:64]}")
         chat = conversation(
             messages,
-            add_generation_prompt=not continue_final_message
-            if add_generation_prompt is None
-            else add_generation_prompt,
+            add_generation_prompt=(
+                not continue_final_message if add_generation_prompt is None else add_generation_prompt
+            ),
             continue_final_message=continue_final_message,
             **variables,
         )
@@ -211,7 +211,6 @@ class ChatFormat:
         self, service: TextService, *, num_choices: int, include_usage: bool, prompt_token_ids: list[int] | None
     ) -> None:
         self._tokenizer = service.tokenizer
-        self._num_choices = num_choices
         self._include_usage = include_usage
         self._prompt_token_ids = prompt_token_ids
         self._encode = msgspec.json.Encoder().encode

@@ -67,7 +67,7 @@ RULES = FieldRules(
     harmless=chat.RULES.harmless,
 )
 
-type_of_prompt = str | list[int]
+RawPrompt = str | list[int]  # before it is tokenized
 
 
 class CompletionView:
@@ -96,7 +96,7 @@ class CompletionView:
             )
             await service.answer(prompts, request, shape, rules, form, (scope, receive, send))
 
-    async def _prompt(self, request: CompletionRequest, given: type_of_prompt, seed: int) -> Prompt:
+    async def _prompt(self, request: CompletionRequest, given: RawPrompt, seed: int) -> Prompt:
         service = self._service
         tokens = await self._tokens(request, given)
         vocab_size = service.replica.spec.vocab_size
@@ -122,7 +122,7 @@ class CompletionView:
         )
         return Prompt(tokens, params, self._echo(request, given, tokens))
 
-    async def _tokens(self, request: CompletionRequest, given: type_of_prompt) -> list[int]:
+    async def _tokens(self, request: CompletionRequest, given: RawPrompt) -> list[int]:
         if not isinstance(given, str):
             return given
         service = self._service
@@ -131,7 +131,7 @@ class CompletionView:
         encode = service.tokenizer.encode if request.add_special_tokens is False else service.tokenizer.encode_prompt
         return await service.tokenize(len(given), lambda: encode(given, special=special))
 
-    def _echo(self, request: CompletionRequest, given: type_of_prompt, tokens: list[int]) -> Echo | None:
+    def _echo(self, request: CompletionRequest, given: RawPrompt, tokens: list[int]) -> Echo | None:
         if not request.echo:
             return None
         skip_special = request.skip_special_tokens is not False
@@ -147,7 +147,7 @@ def check_request(request: CompletionRequest) -> None:
         )
 
 
-def prompts_of(prompt: str | list[str | int | list[int]], limits: Limits) -> list[type_of_prompt]:
+def prompts_of(prompt: str | list[str | int | list[int]], limits: Limits) -> list[RawPrompt]:
     """The prompts of a request, of which there are four spellings."""
     if isinstance(prompt, str):
         return [prompt]
