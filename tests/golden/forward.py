@@ -39,14 +39,12 @@ class Model:
         assert sum(chunks) == len(tokens)
         groups = self.family.groups(self.shape, self.dtype.itemsize)
         num_blocks = -(-len(tokens) // BLOCK_SIZE) + 1
-        heads = self.shape.heads
         store = KVStore(
             groups,
             [num_blocks] * len(groups),
             BLOCK_SIZE,
-            num_kv_heads=heads.num_kv_heads,
-            head_dim=heads.head_dim,
-            dtype=self.dtype,
+            self.shape.heads,
+            self.dtype,
         )
         table = list(range(num_blocks - 1, 0, -1))
         result, start = [], 0
