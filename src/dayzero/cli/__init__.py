@@ -7,4 +7,5 @@ generate  one completion
 bench     load for any OpenAI-compatible URL
 doctor    what this machine has, and what a model would need
 progress  bars for downloads and loading
+template  the file that --chat-template names
 """

@@ -1,12 +1,21 @@
 """`dayzero chat`: a conversation in the terminal, in this process."""
 
+import io
+import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dayzero.cli.progress import Bars
-from dayzero.errors import ConfigError, RequestError
+from dayzero.cli.template import read_template
+from dayzero.errors import RequestError
+
+if TYPE_CHECKING:
+    from dayzero.llm import LLM, SamplingOptions
+
+Message = dict[str, object]
 
 HELP = "/new starts over, /quit or Ctrl-D leaves, Ctrl-C stops an answer"
 
@@ -23,15 +32,36 @@ def chat(
     """Talk to a model."""
     from dayzero.llm import LLM, SamplingOptions  # torch: a second that --help should not take
 
-    template = None if chat_template is None else _read(chat_template)
+    template = None if chat_template is None else read_template(chat_template)
     with Bars() as bars:
         llm = LLM(model, dtype=dtype, offline=offline, chat_template=template, progress=bars)
     options = SamplingOptions(max_tokens=max_tokens)
     if temperature is not None:
         options["temperature"] = temperature
-    start: list[dict[str, object]] = [] if system is None else [{"role": "system", "content": system}]
-    messages: list[dict[str, object]] = [*start]
     print(HELP)
+    _converse(llm, [] if system is None else [{"role": "system", "content": system}], options)
+
+
+def _converse(llm: "LLM", start: list[Message], options: "SamplingOptions") -> None:
+    messages = [*start]
+    for said in _lines():
+        if said == "/new":
+            messages = [*start]
+            continue
+        messages.append({"role": "user", "content": said})
+        try:
+            answer = _answer(llm, messages, options)
+        except RequestError as error:  # the conversation has outgrown the context, say
+            print(error)
+            messages.pop()
+        else:
+            messages.append({"role": "assistant", "content": answer})
+
+
+def _lines() -> Iterator[str]:
+    """What is typed, blank lines apart, up to /quit or the end."""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="replace")  # a letter in another encoding should not end a conversation
     while True:
         try:
             said = input("\n> ").strip()
@@ -40,29 +70,18 @@ def chat(
             return
         if said == "/quit":
             return
-        if said == "/new":
-            messages = [*start]
-            continue
-        if not said:
-            continue
-        messages.append({"role": "user", "content": said})
-        answer: list[str] = []
-        try:
-            for delta in llm.stream(messages, **options):
-                print(delta.text, end="", flush=True)
-                answer.append(delta.text)
-        except KeyboardInterrupt:
-            pass
-        except RequestError as error:  # the conversation has outgrown the context, say
-            print(error)
-            messages.pop()
-            continue
-        print()
-        messages.append({"role": "assistant", "content": "".join(answer)})
+        if said:
+            yield said
 
 
-def _read(path: Path) -> str:
+def _answer(llm: "LLM", messages: list[Message], options: "SamplingOptions") -> str:
+    """Print the answer as it comes; Ctrl-C leaves what there is."""
+    parts: list[str] = []
     try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"chat template not readable: {path}", hint=type(error).__name__) from None
+        for delta in llm.stream(messages, **options):
+            print(delta.text, end="", flush=True)
+            parts.append(delta.text)
+    except KeyboardInterrupt:
+        pass
+    print()
+    return "".join(parts)

@@ -1,6 +1,6 @@
 """`dayzero generate`: one completion, in this process."""
 
-from pathlib import Path
+import sys
 from typing import Annotated
 
 import typer
@@ -22,7 +22,7 @@ def generate(
     """Complete one prompt and stream it to the terminal."""
     from dayzero.llm import LLM, SamplingOptions  # torch: a second that --help should not take
 
-    text = Path("/dev/stdin").read_text() if prompt == "-" else prompt
+    text = _read_stdin() if prompt == "-" else prompt
     if not text:
         raise ConfigError("empty prompt", hint="give a text, or - and something on standard input")
     with Bars() as bars:
@@ -35,3 +35,10 @@ def generate(
     for delta in llm.stream([{"role": "user", "content": text}] if chat else text, **options):
         print(delta.text, end="", flush=True)
     print()
+
+
+def _read_stdin() -> str:
+    try:
+        return sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError:
+        raise ConfigError("standard input is not text", hint="give it as UTF-8") from None

@@ -15,8 +15,8 @@ from dayzero import log
 from dayzero.checkpoint.open import Checkpoint, open_checkpoint
 from dayzero.checkpoint.source import locate
 from dayzero.cli.progress import Bars
+from dayzero.cli.template import read_template
 from dayzero.core.spec import EngineConfig, EngineSpec
-from dayzero.errors import ConfigError
 from dayzero.fleet.process import EngineProcess, ProcessReplica
 from dayzero.wire.messages import Loading
 
@@ -36,7 +36,9 @@ def serve(
     dtype: Annotated[str, typer.Option(help="bfloat16, or float32: the golden mode")] = "bfloat16",
     max_context: Annotated[int | None, typer.Option(min=1, help="tokens; default: the model's")] = None,
     max_requests: Annotated[int, typer.Option(min=1, help="running at once; more wait")] = 64,
-    kv_memory: Annotated[float | None, typer.Option(min=0.0, help="GiB; default: half of what is free")] = None,
+    kv_memory: Annotated[
+        float | None, typer.Option(min=0.0, max=2.0**20, help="GiB; default: half of what is free")
+    ] = None,
     chat_template: Annotated[Path | None, typer.Option(help="a Jinja file instead of the model's own")] = None,
     api_key: Annotated[
         list[str] | None, typer.Option(envvar="DAYZERO_API_KEY", help="clients must send one; repeatable")
@@ -157,14 +159,6 @@ def default_name(model: str | None, path: Path) -> str:
         return model
     name = path.resolve().name
     return name.removesuffix(".gguf")
-
-
-def read_template(path: Path) -> str:
-    """The source of --chat-template."""
-    try:
-        return path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"chat template not readable: {path}", hint=type(error).__name__) from None
 
 
 def _run(main: Coroutine[None, None, None]) -> None:

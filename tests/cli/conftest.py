@@ -1,0 +1,70 @@
+"""The command line, driven in this process or as a process of its own."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from dayzero.cli.main import run
+from tests.golden.tiny import TINY, save
+
+
+class Done(NamedTuple):
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+Dayzero = Callable[..., Done]
+
+
+@pytest.fixture
+def dayzero(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Dayzero:
+    """`dayzero ARGUMENTS` in this process, as its entry point runs it."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def invoke(*arguments: object) -> Done:
+        monkeypatch.setattr(sys, "argv", ["dayzero", *map(str, arguments)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as exit_:
+            run()
+        captured = capsys.readouterr()
+        assert isinstance(exit_.value.code, int)
+        return Done(exit_.value.code, captured.out, captured.err)
+
+    return invoke
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkpoint without a tokenizer."""
+    folder = tmp_path_factory.mktemp("tiny")
+    save(TINY["llama"], folder)
+    return folder
+
+
+@pytest.fixture
+def unknown_family(tiny_folder: Path, tmp_path: Path) -> Path:
+    """A folder whose config names an architecture that nobody here has."""
+    folder = tmp_path / "unknown"
+    folder.mkdir()
+    for file in tiny_folder.iterdir():
+        (folder / file.name).symlink_to(file)
+    config = json.loads((folder / "config.json").read_text()) | {"model_type": "perceptron"}
+    (folder / "config.json").unlink()
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+@pytest.fixture
+def truncated(smollm2: Path, tmp_path: Path) -> Path:
+    """The embedded model's file as an interrupted download leaves it."""
+    path = tmp_path / "truncated.gguf"
+    with smollm2.open("rb") as whole:
+        path.write_bytes(whole.read(8 * 2**20))
+    return path
