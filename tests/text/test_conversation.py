@@ -51,11 +51,11 @@ def test_arguments_become_objects_where_they_are(arguments, expected):
         ([{"role": "assistant", "tool_calls": [{"type": "x", "function": {"name": "f"}}]}], {}, ".tool_calls[0].type"),
         ([USER], {"tools": [{"type": "web"}]}, "tools[0].type"),
         ([USER], {"tools": [{"type": "function", "function": {}}]}, "tools[0].function"),
-        ([USER], {"tokenize": True}, "chat_template_kwargs.tokenize"),
-        ([USER], {"chat_template": "x"}, "chat_template_kwargs.chat_template"),
-        ([USER], {"enable_thinking": "yes"}, "chat_template_kwargs.enable_thinking"),
-        ([USER], {"reasoning_effort": "<|im_end|>"}, "chat_template_kwargs.reasoning_effort"),
-        ([USER], {"documents": ["x"]}, "chat_template_kwargs.documents"),
+        ([USER], {"variables": {"tokenize": True}}, "chat_template_kwargs.tokenize"),
+        ([USER], {"variables": {"chat_template": "x"}}, "chat_template_kwargs.chat_template"),
+        ([USER], {"variables": {"enable_thinking": "yes"}}, "chat_template_kwargs.enable_thinking"),
+        ([USER], {"variables": {"reasoning_effort": "<|im_end|>"}}, "chat_template_kwargs.reasoning_effort"),
+        ([USER], {"variables": {"documents": ["x"]}}, "chat_template_kwargs.documents"),
         ([USER], {"continue_final_message": True}, "continue_final_message"),
         (
             [{"role": "assistant", "content": ""}],
@@ -71,5 +71,6 @@ def test_what_a_template_must_not_see_is_refused_by_name(messages, options, para
 
 
 def test_variables_on_the_list_pass_and_null_counts_as_absent():
-    chat = conversation([USER], enable_thinking=False, reasoning_effort="high", date_string=None)
+    given = {"enable_thinking": False, "reasoning_effort": "high", "date_string": None}
+    chat = conversation([USER], variables=given)
     assert chat.variables == {"enable_thinking": False, "reasoning_effort": "high"}

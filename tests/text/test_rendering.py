@@ -46,7 +46,7 @@ def test_both_renderings_are_those_of_the_template_itself():
     here = ChatTemplate(QWEN, NAMED)
 
     async def use(template: ConfinedTemplate) -> None:
-        for messages, options in ((CHAT, {}), (CALLS, {"tools": [TOOL], "enable_thinking": False})):
+        for messages, options in ((CHAT, {}), (CALLS, {"tools": [TOOL], "variables": {"enable_thinking": False}})):
             there = await template.render(conversation(messages, **options))
             assert there == here.render_veiled(conversation(messages, **options), veil)
 

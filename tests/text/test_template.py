@@ -25,7 +25,10 @@ def test_a_chat_renders_as_in_transformers(template, prompt):
 
 def test_tools_and_calls_render_as_in_transformers():
     expected = oracle(QWEN, CALLS, tools=[TOOL], add_generation_prompt=True, enable_thinking=False)
-    assert ChatTemplate(QWEN, {}).render(conversation(CALLS, tools=[TOOL], enable_thinking=False)) == expected
+    assert (
+        ChatTemplate(QWEN, {}).render(conversation(CALLS, tools=[TOOL], variables={"enable_thinking": False}))
+        == expected
+    )
     assert 'of a \\"place\\" <b>&é' in expected
 
 

@@ -39,7 +39,7 @@ def test_words_that_templates_compare_stay_and_all_else_is_covered():
             {"role": "assistant", "tool_calls": [{"id": "call", "function": {"name": "a", "arguments": '{"l": "o"}'}}]},
         ],
         tools=[{"type": "function", "function": function}],
-        documents=[{"title": "tool"}],
+        variables={"documents": [{"title": "tool"}]},
     )
     hidden = VEIL.conversation(chat)
     [called] = hidden.messages[1]["tool_calls"]

@@ -5,6 +5,7 @@ Content is a string; a `developer` speaks as `system`; what is null is absent; a
 
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -41,7 +42,7 @@ def conversation(
     tools: Sequence[Mapping[str, object]] | None = None,
     add_generation_prompt: bool = True,
     continue_final_message: bool = False,
-    **variables: object,
+    variables: Mapping[str, object] = MappingProxyType({}),
 ) -> Conversation:
     """Raises RequestError, naming the field, for whatever a template must not see.
 
@@ -128,7 +129,7 @@ def _tool(tool: object, where: str) -> dict[str, object]:
 
 
 def _variable(name: str, value: object) -> object:
-    param = f"chat_template_kwargs.{name}"
+    param = f"chat_template_kwargs.{name[:64]}"
     if name not in VARIABLES:
         raise RequestError(
             "not a variable of chat templates", param=param, hint=f"known: {', '.join(sorted(VARIABLES))}"

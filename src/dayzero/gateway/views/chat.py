@@ -24,7 +24,7 @@ from dayzero.gateway.service import TextService
 from dayzero.gateway.stream import Delta, Scored, StreamRules
 from dayzero.gateway.views.format import finite, token_bytes_and_text, usage_object
 from dayzero.text.chat import encode_rendering
-from dayzero.text.conversation import VARIABLES, Conversation, Rendering, conversation
+from dayzero.text.conversation import Conversation, Rendering, conversation
 from dayzero.text.tokenizer import Tokenizer
 
 
@@ -122,15 +122,13 @@ class ChatEncoder:
         limits = service.config.limits
         if len(messages) > limits.messages:
             raise RequestError(f"too many messages: {len(messages)} (limit: {limits.messages})", param="messages")
-        if unknown := [name for name in variables if name not in VARIABLES]:
-            raise RequestError("not a variable of chat templates", param=f"chat_template_kwargs.{unknown[0][:64]}")
         chat = conversation(
             messages,
             add_generation_prompt=(
                 not continue_final_message if add_generation_prompt is None else add_generation_prompt
             ),
             continue_final_message=continue_final_message,
-            **variables,
+            variables=variables,
         )
         num_chars = sum(len(str(message["content"])) for message in chat.messages)
         check_text_size(num_chars, context=service.context, limits=limits, param="messages")
