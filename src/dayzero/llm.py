@@ -22,7 +22,7 @@ from dayzero.core.spec import EngineConfig
 from dayzero.engine.build import build_engine
 from dayzero.errors import RequestError
 from dayzero.gateway.config import Limits
-from dayzero.gateway.generation import GenerationFields, resolve_max_tokens, sampling_params, shape_of
+from dayzero.gateway.fields import GenerationFields, resolve_max_tokens, sampling_params, terms_of
 from dayzero.gateway.stream import ChoiceStream, Delta, StreamRules
 from dayzero.text.chat import encode_chat
 from dayzero.text.conversation import conversation
@@ -35,6 +35,18 @@ DEFAULT_MAX_TOKENS = 256
 Messages = Sequence[Mapping[str, object]]
 Prompt = str | Sequence[int]
 Progress = Callable[[str, int, int], None]
+
+
+class EngineOptions(TypedDict, total=False):
+    """As the fields of `EngineConfig` of the same names."""
+
+    max_context: int
+    max_requests: int
+    max_step_tokens: int
+    kv_memory_bytes: int
+    block_size: int
+    threads: int
+    prefix_cache: bool
 
 
 class SamplingOptions(TypedDict, total=False):
@@ -99,7 +111,7 @@ class LLM:
     dtype          "bfloat16", or "float32": the golden mode
     offline        never ask the hub
     chat_template  Jinja source that replaces the checkpoint's
-    Other options are those of `EngineConfig`. Raises ConfigError or CheckpointError.
+    Raises ConfigError or CheckpointError.
     """
 
     def __init__(
@@ -110,10 +122,10 @@ class LLM:
         offline: bool = False,
         chat_template: str | None = None,
         progress: Progress = lambda stage, done, total: None,  # noqa: ARG005 - says nothing
-        **options: int | bool | None,
+        **options: Unpack[EngineOptions],
     ) -> None:
         path = locate(model, offline=offline, progress=progress)
-        config = EngineConfig(model=str(path), dtype=dtype, **options)  # type: ignore[arg-type]
+        config = EngineConfig(model=str(path), dtype=dtype, **options)
         self._engine, self.spec = build_engine(config, SystemClock(), progress)
         checkpoint = open_checkpoint(Path(path))
         self.tokenizer = Tokenizer.from_source(checkpoint.tokenizer)
@@ -177,7 +189,7 @@ class LLM:
         own = dict(options)
         logprobs, prompt_logprobs = own.pop("logprobs", None), own.pop("prompt_logprobs", None)
         fields = GenerationFields(**own)  # type: ignore[arg-type]
-        shape = shape_of(fields, Limits())
+        terms = terms_of(fields, Limits())
         max_tokens = resolve_max_tokens(
             fields.max_tokens,
             self._generation.max_new_tokens or DEFAULT_MAX_TOKENS,
@@ -188,14 +200,14 @@ class LLM:
         params = sampling_params(
             fields,
             self._generation,
-            seed=shape.seed,
+            seed=terms.seed,
             max_tokens=max_tokens,
             vocab_size=self.spec.vocab_size,
             logprobs=logprobs,  # type: ignore[arg-type]
             prompt_logprobs=prompt_logprobs,  # type: ignore[arg-type]
         )
         request_id = secrets.randbits(63)
-        rules = StreamRules(stops=shape.stops)
+        rules = StreamRules(stops=terms.stops)
         running = _Running(request_id, prompt, ChoiceStream(choice, self.tokenizer, rules), deque())
         self._running[request_id] = running
         self._engine.submit(
