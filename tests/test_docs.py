@@ -20,7 +20,7 @@ from dayzero.errors import DayzeroError
 from dayzero.gateway import errors
 from dayzero.gateway.admission import Admission
 from dayzero.gateway.config import GatewayConfig, Limits
-from dayzero.gateway.generation import GenerationFields
+from dayzero.gateway.fields import GenerationFields
 from dayzero.gateway.metrics import Metrics
 from dayzero.gateway.openapi import ErrorBody
 from dayzero.gateway.views import chat, completions, tokens

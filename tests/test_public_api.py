@@ -7,7 +7,7 @@ import types
 import pytest
 
 import dayzero
-from dayzero.gateway.generation import GenerationFields
+from dayzero.gateway.fields import GenerationFields
 
 HEAVY = "{'torch', 'transformers', 'fastapi', 'uvicorn', 'huggingface_hub'}"
 EVERY_MODULE_OF = (

@@ -7,7 +7,7 @@ middleware   what every request passes: identity, errors, keys, bounds
 exchange     what one HTTP exchange has come to
 errors       what a client is told about any exception
 parse        a body to a typed request
-generation   fields common to text APIs, and sampling parameters from them
+fields       the fields common to text APIs, and the sampling parameters that they come to
 service      what the views of text APIs share
 generate     the choices of one request at an engine
 stream       token events of one choice to text, log-probs and an end

@@ -15,8 +15,8 @@ from dayzero.gateway import exchange
 from dayzero.gateway.admission import Admission
 from dayzero.gateway.answer import Format, answer_stream, answer_whole
 from dayzero.gateway.config import GatewayConfig
+from dayzero.gateway.fields import GenerationFields, Terms
 from dayzero.gateway.generate import Generator, Prompt, Work, derive_salt
-from dayzero.gateway.generation import GenerationFields, Shape
 from dayzero.gateway.parse import FieldRules, parse_object, read_body, to_struct
 from dayzero.gateway.stream import StreamRules
 from dayzero.router.replica import Replica
@@ -69,7 +69,7 @@ class TextService:
         self,
         prompts: list[Prompt],
         fields: GenerationFields,
-        shape: Shape,
+        terms: Terms,
         rules: StreamRules,
         form: Format,
         connection: tuple[Scope, Receive, Send],
@@ -81,7 +81,7 @@ class TextService:
         this = exchange.of(scope)
         work = Work(
             prompts=prompts,
-            num_choices=shape.num_choices,
+            num_choices=terms.num_choices,
             rules=rules,
             salt=derive_salt(self.secret, this.tenant, check_salt(fields.cache_salt)),
             tenant=this.tenant,
@@ -90,7 +90,7 @@ class TextService:
             deadline_s=max(0.0, this.started_s + self.config.request_timeout_s - self.clock.now_s()),
         )
         this.prompt_tokens = work.prompt_tokens
-        this.seed = shape.seed
+        this.seed = terms.seed
         if fields.stream:
             await answer_stream(self.generator, work, form, scope, receive, send, config=self.config, clock=self.clock)
         else:

@@ -11,14 +11,14 @@ from starlette.types import Receive, Scope, Send
 from dayzero.core.sampling import MAX_LOGPROBS, check_prompt
 from dayzero.errors import RequestError
 from dayzero.gateway.errors import UnsupportedParameter
-from dayzero.gateway.generate import Prompt, Usage
-from dayzero.gateway.generation import (
+from dayzero.gateway.fields import (
     GenerationFields,
     check_text_size,
     resolve_max_tokens,
     sampling_params,
-    shape_of,
+    terms_of,
 )
+from dayzero.gateway.generate import Prompt, Usage
 from dayzero.gateway.parse import FieldRules
 from dayzero.gateway.service import TextService
 from dayzero.gateway.stream import Delta, Scored, StreamRules
@@ -146,9 +146,9 @@ class ChatView:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._service
         request = await service.read(scope, receive, ChatRequest, RULES)
-        shape = shape_of(request, service.config.limits)
+        terms = terms_of(request, service.config.limits)
         num_logprobs = check_request(request)
-        with service.admission.admit(shape.num_choices):
+        with service.admission.admit(terms.num_choices):
             tokens = await self._encoder.encode(
                 request.messages,
                 add_generation_prompt=request.add_generation_prompt,
@@ -159,7 +159,7 @@ class ChatView:
             params = sampling_params(
                 request,
                 service.defaults,
-                seed=shape.seed,
+                seed=terms.seed,
                 max_tokens=resolve_max_tokens(
                     request.max_tokens if request.max_completion_tokens is None else request.max_completion_tokens,
                     service.defaults.max_new_tokens or service.config.default_max_tokens,
@@ -171,18 +171,18 @@ class ChatView:
                 logprobs=num_logprobs,
             )
             rules = StreamRules(
-                stops=shape.stops,
+                stops=terms.stops,
                 show_stop=bool(request.include_stop_str_in_output),
                 skip_special=request.skip_special_tokens is not False,
                 scored=num_logprobs is not None,
             )
             form = ChatFormat(
                 service,
-                num_choices=shape.num_choices,
-                include_usage=shape.include_usage,
+                num_choices=terms.num_choices,
+                include_usage=terms.include_usage,
                 prompt_token_ids=tokens if request.return_token_ids else None,
             )
-            await service.answer([Prompt(tokens, params)], request, shape, rules, form, (scope, receive, send))
+            await service.answer([Prompt(tokens, params)], request, terms, rules, form, (scope, receive, send))
 
 
 def check_request(request: ChatRequest) -> int | None:

@@ -15,14 +15,14 @@ from starlette.types import Receive, Scope, Send
 from dayzero.core.sampling import MAX_LOGPROBS, check_prompt
 from dayzero.errors import RequestError
 from dayzero.gateway.config import Limits
-from dayzero.gateway.generate import Prompt, Usage
-from dayzero.gateway.generation import (
+from dayzero.gateway.fields import (
     GenerationFields,
     check_text_size,
     resolve_max_tokens,
     sampling_params,
-    shape_of,
+    terms_of,
 )
+from dayzero.gateway.generate import Prompt, Usage
 from dayzero.gateway.parse import FieldRules
 from dayzero.gateway.service import TextService
 from dayzero.gateway.stream import Delta, Echo, Scored, StreamRules
@@ -79,22 +79,22 @@ class CompletionView:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._service
         request = await service.read(scope, receive, CompletionRequest, RULES)
-        shape = shape_of(request, service.config.limits)
+        terms = terms_of(request, service.config.limits)
         check_request(request)
         given = prompts_of(request.prompt, service.config.limits)
-        with service.admission.admit(shape.num_choices * len(given)):
-            prompts = [await self._prompt(request, prompt, shape.seed) for prompt in given]
+        with service.admission.admit(terms.num_choices * len(given)):
+            prompts = [await self._prompt(request, prompt, terms.seed) for prompt in given]
             rules = StreamRules(
-                stops=shape.stops,
+                stops=terms.stops,
                 show_stop=bool(request.include_stop_str_in_output),
                 skip_special=request.skip_special_tokens is not False,
                 scored=request.logprobs is not None,
                 score_end=True,
             )
             form = CompletionFormat(
-                service, prompts, num_choices=shape.num_choices, request=request, include_usage=shape.include_usage
+                service, prompts, num_choices=terms.num_choices, request=request, include_usage=terms.include_usage
             )
-            await service.answer(prompts, request, shape, rules, form, (scope, receive, send))
+            await service.answer(prompts, request, terms, rules, form, (scope, receive, send))
 
     async def _prompt(self, request: CompletionRequest, given: RawPrompt, seed: int) -> Prompt:
         service = self._service

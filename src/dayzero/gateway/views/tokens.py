@@ -8,7 +8,7 @@ from starlette.types import Receive, Scope, Send
 from dayzero.core.sampling import check_prompt
 from dayzero.errors import RequestError
 from dayzero.gateway.answer import send_json
-from dayzero.gateway.generation import check_text_size
+from dayzero.gateway.fields import check_text_size
 from dayzero.gateway.parse import FieldRules
 from dayzero.gateway.service import TextService
 from dayzero.gateway.views.chat import ChatEncoder

@@ -6,13 +6,13 @@ from dayzero.checkpoint.config import GenerationDefaults
 from dayzero.core.sampling import SamplingParams
 from dayzero.errors import ContextTooLong, RequestError
 from dayzero.gateway.config import Limits
-from dayzero.gateway.generation import (
+from dayzero.gateway.fields import (
     GenerationFields,
     StreamOptions,
     check_text_size,
     resolve_max_tokens,
     sampling_params,
-    shape_of,
+    terms_of,
 )
 
 DEFAULTS = GenerationDefaults(temperature=0.6, top_p=0.9, top_k=20, min_p=0.1, repetition_penalty=1.1)
@@ -20,7 +20,7 @@ DEFAULTS = GenerationDefaults(temperature=0.6, top_p=0.9, top_k=20, min_p=0.1, r
 
 def params(defaults: GenerationDefaults = DEFAULTS, **fields: Any) -> SamplingParams:
     given = GenerationFields(**fields)
-    seed = shape_of(given, Limits()).seed
+    seed = terms_of(given, Limits()).seed
     return sampling_params(given, defaults, seed=seed, max_tokens=5, vocab_size=100, logprobs=None)
 
 
@@ -95,9 +95,9 @@ def test_a_value_out_of_range_names_its_field(field: str, value: object) -> None
         ({"stream_options": StreamOptions(include_usage=True)}, "stream_options"),
     ],
 )
-def test_a_shape_out_of_bounds_names_its_field(fields: dict[str, Any], param: str) -> None:
+def test_a_value_out_of_bounds_names_its_field(fields: dict[str, Any], param: str) -> None:
     with pytest.raises(RequestError) as caught:
-        shape_of(GenerationFields(**fields), Limits())
+        terms_of(GenerationFields(**fields), Limits())
     assert caught.value.param == param
 
 

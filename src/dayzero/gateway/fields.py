@@ -57,8 +57,8 @@ class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """How much a request wants, checked before its text is looked at."""
+class Terms:
+    """What a request asks for beside its text, checked before that is looked at."""
 
     num_choices: int  # for each prompt
     stops: tuple[str, ...]
@@ -66,7 +66,7 @@ class Shape:
     seed: int  # the client's, else drawn: one for all prompts and choices, so that the answer can be had again
 
 
-def shape_of(fields: GenerationFields, limits: Limits) -> Shape:
+def terms_of(fields: GenerationFields, limits: Limits) -> Terms:
     """Check what needs no tokenizer."""
     num_choices = 1 if fields.n is None else fields.n
     if not 1 <= num_choices <= limits.choices:
@@ -80,7 +80,7 @@ def shape_of(fields: GenerationFields, limits: Limits) -> Shape:
     if not -(2**31) <= (fields.priority or 0) < 2**31:
         raise RequestError(f"priority out of range: {fields.priority}", param="priority")
     include_usage = fields.stream_options is not None and bool(fields.stream_options.include_usage)
-    return Shape(num_choices, _stops(fields.stop, limits), include_usage, _seed(fields.seed))
+    return Terms(num_choices, _stops(fields.stop, limits), include_usage, _seed(fields.seed))
 
 
 def sampling_params(
