@@ -36,9 +36,9 @@ def run(endpoint: str) -> None:
     parent = os.getppid()
     channel = connect(endpoint)
     if "--protocol-9" in sys.argv:
-        channel.send(Hello(protocol=9, pid=os.getpid()))
+        channel.send(Hello(protocol=9))
     elif "--mute" not in sys.argv:
-        channel.send(Hello(protocol=1, pid=os.getpid()))
+        channel.send(Hello(protocol=1))
     start = None
     while start is None:
         if os.getppid() != parent:

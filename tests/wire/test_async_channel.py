@@ -48,9 +48,9 @@ class Pair:
 def test_messages_from_before_start_are_delivered(tmp_path: Path) -> None:
     async def scenario() -> None:
         pair = Pair(tmp_path)
-        pair.engine.send(Hello(protocol=1, pid=2))
+        pair.engine.send(Hello(protocol=1))
         pair.start()
-        assert await pair.until(1) == [Hello(protocol=1, pid=2)]
+        assert await pair.until(1) == [Hello(protocol=1)]
         pair.close()
 
     asyncio.run(scenario())
@@ -75,7 +75,7 @@ def test_sends_do_not_swallow_the_wake_up_of_an_arrival(tmp_path: Path) -> None:
         pair = Pair(tmp_path)
         pair.start()
         for i in range(200):
-            pair.engine.send(Hello(protocol=1, pid=i))
+            pair.engine.send(Hello(protocol=i))
             await pair.until(i + 1)
             pair.gateway.send(Abort(i))
             pair.gateway.send(Abort(i))

@@ -24,7 +24,7 @@ def channel(gateway: "zmq.Socket[bytes]") -> Iterator[Channel]:
 
 
 def test_a_message_sent_arrives_as_one_frame(channel: Channel, gateway: "zmq.Socket[bytes]") -> None:
-    channel.send(Hello(protocol=1, pid=7))
+    channel.send(Hello(protocol=1))
     assert b"hello" in gateway.recv()
 
 
@@ -52,11 +52,11 @@ def test_what_is_not_a_message_closes_the_channel(channel: Channel, gateway: "zm
     with pytest.raises(ChannelClosed, match="not a message"):
         channel.receive(5.0)
     with pytest.raises(ChannelClosed):
-        channel.send(Hello(protocol=1, pid=7))
+        channel.send(Hello(protocol=1))
 
 
 def test_a_message_of_the_other_direction_closes_the_channel(channel: Channel, gateway: "zmq.Socket[bytes]") -> None:
-    gateway.send(_encode(Hello(protocol=1, pid=1)))
+    gateway.send(_encode(Hello(protocol=1)))
     with pytest.raises(ChannelClosed):
         channel.receive(5.0)
 
@@ -64,7 +64,7 @@ def test_a_message_of_the_other_direction_closes_the_channel(channel: Channel, g
 def test_send_to_nobody_gives_up_after_its_time_limit(tmp_path: Path) -> None:
     def send_many(channel: Channel) -> None:
         for _ in range(10_000):
-            channel.send(Hello(protocol=1, pid=7))
+            channel.send(Hello(protocol=1))
 
     with Channel(f"ipc://{tmp_path}/nobody", send_timeout_s=0.01) as channel, pytest.raises(ChannelClosed):
         send_many(channel)

@@ -48,7 +48,7 @@ def main(endpoint: str, parent: int) -> int:
     log.configure()
     with Channel(endpoint) as channel:
         try:
-            channel.send(Hello(PROTOCOL_VERSION, os.getpid()))
+            channel.send(Hello(PROTOCOL_VERSION))
             config = _wait_for_start(channel, parent)
             if config is None:
                 return 0

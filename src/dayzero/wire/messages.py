@@ -70,7 +70,6 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     """The engine process is up."""
 
     protocol: int
-    pid: int
 
 
 class Loading(msgspec.Struct, frozen=True, tag="loading"):
