@@ -1,7 +1,6 @@
 """`dayzero doctor`: what this machine has, which kernel serves each op and why, what a model would need."""
 
 import platform
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dayzero.cli.progress import Bars
+from dayzero.workshop.bench.provenance import cpuinfo, processor
 
 FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8")
 
@@ -32,7 +32,7 @@ def doctor(
         console,
         "this machine",
         [
-            ("processor", _processor()),
+            ("processor", processor()),
             ("cores", str(here.cores)),
             ("instructions", ", ".join(_flags()) or "not known on this platform"),
             ("memory free", f"{here.free_bytes / 2**30:.1f} GiB"),
@@ -68,18 +68,6 @@ def _table(console: Console, title: str, rows: list[tuple[str, str]]) -> None:
     console.print(table)
 
 
-def _cpuinfo(field: str) -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return ""
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(field)), "")
-
-
-def _processor() -> str:
-    return _cpuinfo("model name") or platform.processor() or platform.machine()
-
-
 def _flags() -> list[str]:
-    present = _cpuinfo("flags").split()
+    present = cpuinfo("flags").split()
     return [flag for flag in FLAGS if flag in present]

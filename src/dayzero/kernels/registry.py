@@ -13,6 +13,7 @@ from torch import Tensor
 from dayzero.core.spec import KernelChoice
 from dayzero.kernels import onednn, reference
 from dayzero.kernels.attention import HeadLayout
+from dayzero.kernels.ops import OPS
 
 
 class LinearWeight(Protocol):
@@ -102,7 +103,6 @@ def select_reference() -> Kernels:
             q_THD, kv_BS2GD, query_starts, first_positions, block_tables, scale=scale, window=window
         )
 
-    names = ("linear", "embedding", "rms_norm", "rope", "write_kv", "paged_attention", "silu_mul", "gelu_mul")
     return Kernels(
         prepare_linear=reference.prepare_linear,
         linear=reference.linear,
@@ -114,6 +114,6 @@ def select_reference() -> Kernels:
         paged_attention=attend,
         silu_mul=reference.silu_mul,
         gelu_mul=reference.gelu_mul,
-        choices=tuple(KernelChoice(name, "reference", "asked for") for name in names),
+        choices=tuple(KernelChoice(op.name, "reference", "asked for") for op in OPS),
         heights=dict,
     )

@@ -1,5 +1,5 @@
 """Weight formats in torch.
 
 dequantize     dequantize(stored, dtype): a tensor of a checkpoint, decoded in row slices
-gguf           how each block format becomes fp32
+decoders       how each stored format becomes fp32
 """

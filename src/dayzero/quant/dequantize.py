@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from dayzero.checkpoint.tensor import FORMATS, PlusOne, RotaryRows, StoredTensor, Transform
-from dayzero.quant.gguf import DECODERS
+from dayzero.quant.decoders import DECODERS
 
 SLICE_WEIGHTS = 1 << 19  # 2 MiB of fp32 a temporary
 _SAME = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}

@@ -10,7 +10,7 @@ from pathlib import Path
 def machine() -> Mapping[str, str | int]:
     """The machine of the client, which is the server's too when the URL is local."""
     return {
-        "cpu": _cpu_model(Path("/proc/cpuinfo")) or platform.processor() or platform.machine(),
+        "cpu": processor(),
         "cores": os.cpu_count() or 1,
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
@@ -28,9 +28,15 @@ def commit() -> str | None:
     return found.stdout.strip() or None
 
 
-def _cpu_model(cpuinfo: Path) -> str | None:
+def processor() -> str:
+    """The name of the processor, or as much of it as the system tells."""
+    return cpuinfo("model name") or platform.processor() or platform.machine()
+
+
+def cpuinfo(field: str) -> str:
+    """What /proc/cpuinfo says of the first core; "" where there is none."""
     try:
-        lines = cpuinfo.read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        return None
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), None)
+        return ""
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(field)), "")

@@ -5,7 +5,7 @@ import torch
 from gguf.quants import dequantize as oracle
 
 from dayzero.checkpoint.tensor import FORMATS
-from dayzero.quant.gguf import DECODERS
+from dayzero.quant.decoders import DECODERS
 
 
 def test_there_is_a_decoder_for_every_format() -> None:
