@@ -1,12 +1,14 @@
 """The command line, driven in this process or as a process of its own."""
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from dayzero.cli.main import run
 from tests.golden.tiny import TINY, save
@@ -50,14 +52,16 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def unknown_family(tiny_folder: Path, tmp_path: Path) -> Path:
-    """A folder whose config names an architecture that nobody here has."""
+    """A checkpoint that lacks nothing but somebody who knows its architecture."""
     folder = tmp_path / "unknown"
-    folder.mkdir()
-    for file in tiny_folder.iterdir():
-        (folder / file.name).symlink_to(file)
+    shutil.copytree(tiny_folder, folder)
     config = json.loads((folder / "config.json").read_text()) | {"model_type": "perceptron"}
-    (folder / "config.json").unlink()
     (folder / "config.json").write_text(json.dumps(config))
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE(vocab={byte: token for token, byte in enumerate(alphabet)}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.save(str(folder / "tokenizer.json"))
     return folder
 
 
