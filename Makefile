@@ -27,7 +27,7 @@ test-model: $(VENV)/.developed  ## what runs a model
 	@tools/tiers model
 
 test-slow: $(VENV)/.developed  ## nightly: a million steps, the long suites
-	@DAYZERO_STEPS=1000000 DAYZERO_BATCHINGS=1000 tools/tiers slow
+	@DAYZERO_STEPS=1000000 DAYZERO_BATCHINGS=1000 tools/tiers slow long
 
 golden: $(VENV)/.developed  ## all 244 greedy continuations against transformers
 	@$(BIN)/python -m pytest tests/golden -m slow

@@ -106,6 +106,7 @@ def check_request(world, request_id):
             assert [entry.token for entry in event.logprobs] == event.tokens
 
 
+@pytest.mark.timeout(300 + STEPS // 500)
 @pytest.mark.parametrize("name", SETTINGS)
 def test_every_request_ends_once_with_the_tokens_of_the_reference_loop(name):
     world = World(SETTINGS[name])
