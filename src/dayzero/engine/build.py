@@ -28,7 +28,7 @@ from dayzero.kv.store import KVStore
 from dayzero.models.family import Family
 from dayzero.models.loader import load
 from dayzero.models.registry import family_of
-from dayzero.version import VERSION
+from dayzero.version import __version__
 
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 Progress = Callable[[str, int, int], None]  # stage, done, total
@@ -140,7 +140,7 @@ def _spec(plan: EnginePlan) -> EngineSpec:
 def _numerics_id(dtype: str, threads: int, kernels: Kernels) -> str:
     """Whatever can change the bits of a logit beside the weights; our own code by its version."""
     return _digest(
-        VERSION,
+        __version__,
         dtype,
         str(threads),
         torch.__version__,
