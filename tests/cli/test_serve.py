@@ -201,6 +201,13 @@ def test_a_template_that_is_not_there_is_refused() -> None:
     assert "chat template not readable: /nowhere.jinja" in said
 
 
+def test_a_log_level_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAYZERO_LOG", "loud")
+    code, said = refused()
+    assert code == 2
+    assert said.startswith("error: DAYZERO_LOG is not a level\nhint: use debug")
+
+
 def test_an_architecture_that_the_engine_does_not_know_is_refused_with_those_that_it_does(
     unknown_family: Path,
 ) -> None:

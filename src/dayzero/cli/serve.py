@@ -17,6 +17,7 @@ from dayzero.checkpoint.source import locate
 from dayzero.cli.progress import Bars
 from dayzero.cli.template import read_template
 from dayzero.core.spec import EngineConfig, EngineSpec
+from dayzero.errors import ConfigError
 from dayzero.fleet.process import EngineProcess, ProcessReplica
 from dayzero.wire.messages import Loading
 
@@ -48,7 +49,7 @@ def serve(
     offline: Annotated[bool, typer.Option("--offline", help="never look at the hub")] = False,
 ) -> None:
     """Serve a model over the OpenAI API."""
-    log.configure()
+    _configure_log()
     template = None if chat_template is None else read_template(chat_template)
     with Bars() as bars:
         path = locate(model, offline=offline, progress=bars)
@@ -77,6 +78,13 @@ def serve(
         _run(_serve(engine, checkpoint, template, gateway_config, listener))
     finally:
         engine.close()
+
+
+def _configure_log() -> None:
+    try:
+        log.configure()
+    except ValueError:
+        raise ConfigError("DAYZERO_LOG is not a level", hint="use debug, info, warning or error") from None
 
 
 async def _serve(
