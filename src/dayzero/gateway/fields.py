@@ -4,6 +4,7 @@ A value is the request's, else the checkpoint's generation_config.json, else Ope
 """
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -14,6 +15,37 @@ from dayzero.errors import ContextTooLong, RequestError
 from dayzero.gateway.config import Limits
 
 _SEED_LOW = -(2**63)
+
+# Fields of every text API that have no place in the struct; what the two kinds mean: see `parse.FieldRules`.
+NEUTRAL: Mapping[str, tuple[object, ...]] = {
+    "allowed_token_ids": (),
+    "bad_words": ([],),
+    "guided_choice": (),
+    "guided_grammar": (),
+    "guided_json": (),
+    "guided_regex": (),
+    "prompt_logprobs": (),
+    "response_format": ({"type": "text"},),
+    "structured_outputs": (),
+    "truncate_prompt_tokens": (),
+}
+HARMLESS = frozenset(
+    {
+        "metadata",
+        "moderation",
+        "parallel_tool_calls",
+        "prediction",
+        "prompt_cache_key",
+        "prompt_cache_options",
+        "prompt_cache_retention",
+        "request_id",
+        "safety_identifier",
+        "service_tier",
+        "session_id",
+        "store",
+        "user",
+    }
+)
 
 
 class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):

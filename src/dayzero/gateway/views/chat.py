@@ -12,6 +12,8 @@ from dayzero.core.sampling import MAX_LOGPROBS, check_prompt
 from dayzero.errors import RequestError
 from dayzero.gateway.errors import UnsupportedParameter
 from dayzero.gateway.fields import (
+    HARMLESS,
+    NEUTRAL,
     GenerationFields,
     check_text_size,
     resolve_max_tokens,
@@ -49,44 +51,19 @@ class ChatRequest(GenerationFields, frozen=True, kw_only=True):
 
 RULES = FieldRules(
     neutral={
-        "allowed_token_ids": (),
+        **NEUTRAL,
         "audio": (),
-        "bad_words": ([],),
         "chat_template": (),
         "documents": ([],),
         "echo": (False,),
         "function_call": ("none", "auto"),
         "functions": ([],),
-        "guided_choice": (),
-        "guided_grammar": (),
-        "guided_json": (),
-        "guided_regex": (),
         "modalities": (["text"], []),
-        "prompt_logprobs": (),
         "repetition_detection": (),
-        "response_format": ({"type": "text"},),
-        "structured_outputs": (),
         "thinking_token_budget": (),
-        "truncate_prompt_tokens": (),
         "web_search_options": (),
     },
-    harmless=frozenset(
-        {
-            "metadata",
-            "moderation",
-            "parallel_tool_calls",
-            "prediction",
-            "prompt_cache_key",
-            "prompt_cache_options",
-            "prompt_cache_retention",
-            "request_id",
-            "safety_identifier",
-            "service_tier",
-            "session_id",
-            "store",
-            "user",
-        }
-    ),
+    harmless=HARMLESS,
 )
 
 

@@ -16,6 +16,8 @@ from dayzero.core.sampling import MAX_LOGPROBS, check_prompt
 from dayzero.errors import RequestError
 from dayzero.gateway.config import Limits
 from dayzero.gateway.fields import (
+    HARMLESS,
+    NEUTRAL,
     GenerationFields,
     check_text_size,
     resolve_max_tokens,
@@ -26,7 +28,6 @@ from dayzero.gateway.generate import Prompt, Usage
 from dayzero.gateway.parse import FieldRules
 from dayzero.gateway.service import TextService
 from dayzero.gateway.stream import Delta, Echo, Scored, StreamRules
-from dayzero.gateway.views import chat
 from dayzero.gateway.views.format import finite, usage_object
 from dayzero.text.tokenizer import Tokenizer
 
@@ -51,20 +52,8 @@ class CompletionRequest(GenerationFields, frozen=True, kw_only=True):
 
 
 RULES = FieldRules(
-    neutral={
-        **{
-            name: values
-            for name, values in chat.RULES.neutral.items()
-            if name in ("allowed_token_ids", "bad_words", "response_format", "structured_outputs", "prompt_logprobs")
-            or name.startswith("guided_")
-            or name == "truncate_prompt_tokens"
-        },
-        "best_of": (1,),
-        "prompt_embeds": (),
-        "suffix": ("",),
-        "use_beam_search": (False,),
-    },
-    harmless=chat.RULES.harmless,
+    neutral={**NEUTRAL, "best_of": (1,), "prompt_embeds": (), "suffix": ("",), "use_beam_search": (False,)},
+    harmless=HARMLESS,
 )
 
 RawPrompt = str | list[int]  # before it is tokenized
