@@ -1,6 +1,10 @@
 """What several suites need of the outside world."""
 
+import os
 from pathlib import Path
+
+# As the engine's process does: read when torch is loaded. Threads that spin make a busy machine ten times slower.
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 import pytest
 

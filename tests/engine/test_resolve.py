@@ -52,6 +52,11 @@ def test_kv_memory_that_cannot_hold_the_asked_context_is_refused_with_both_numbe
         memory(asked, (FULL,), model_context=8192, weight_bytes=0, machine=Machine(2, GIB))
 
 
+def test_kv_memory_that_holds_next_to_nothing_is_told_as_such() -> None:
+    with pytest.raises(ConfigError, match=r"KV memory too small: 19 KiB holds 0 tokens"):
+        memory(config(kv_memory_bytes=20_000), (FULL,), model_context=8192, weight_bytes=0, machine=Machine(2, GIB))
+
+
 def test_too_little_memory_says_how_much_is_there() -> None:
     with pytest.raises(ConfigError, match="not enough memory"):
         memory(config(), (FULL,), model_context=8192, weight_bytes=WEIGHTS, machine=Machine(2, WEIGHTS))

@@ -37,6 +37,9 @@ def serve(
     dtype: Annotated[str, typer.Option(help="bfloat16, or float32: the golden mode")] = "bfloat16",
     max_context: Annotated[int | None, typer.Option(min=1, help="tokens; default: the model's")] = None,
     max_requests: Annotated[int, typer.Option(min=1, help="running at once; more wait")] = 64,
+    max_step_tokens: Annotated[
+        int, typer.Option(min=1, help="computed in one step; fewer: shorter gaps between tokens beside long prompts")
+    ] = 256,
     kv_memory: Annotated[
         float | None, typer.Option(min=0.0, max=2.0**20, help="GiB; default: half of what is free")
     ] = None,
@@ -58,6 +61,7 @@ def serve(
         dtype=dtype,
         max_context=max_context,
         max_requests=max_requests,
+        max_step_tokens=max_step_tokens,
         kv_memory_bytes=None if kv_memory is None else int(kv_memory * 2**30),
     )
     engine = EngineProcess(config)

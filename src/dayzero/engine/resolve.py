@@ -46,6 +46,11 @@ def memory(
             f"KV memory too small: it holds {tokens} tokens (--max-context asks for {asked_context})",
             hint="lower --max-context, or give more memory with --kv-memory",
         )
+    if tokens < 2 * config.block_size and config.kv_memory_bytes is not None:
+        raise ConfigError(
+            f"KV memory too small: {budget >> 10} KiB holds {tokens} tokens (at least {2 * config.block_size})",
+            hint="give more with --kv-memory",
+        )
     if tokens < 2 * config.block_size:
         raise ConfigError(
             f"not enough memory: {machine.free_bytes >> 20} MiB free (the model alone needs {weight_bytes >> 20} MiB)",

@@ -12,15 +12,18 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Self
 
+import msgspec
+
 from dayzero.core.events import RequestId, TokenEvent
 from dayzero.core.spec import EngineConfig, EngineSpec
-from dayzero.errors import CheckpointError, ConfigError, DayzeroError, InternalError, ReplicaLost
+from dayzero.errors import CapacityError, CheckpointError, ConfigError, DayzeroError, InternalError, ReplicaLost
 from dayzero.fleet.mailbox import Mailbox
-from dayzero.wire.async_channel import AsyncChannel
+from dayzero.wire.async_channel import TMPDIR_HINT, AsyncChannel
 from dayzero.wire.channel import ChannelClosed
 from dayzero.wire.messages import (
     PROTOCOL_VERSION,
@@ -35,6 +38,7 @@ from dayzero.wire.messages import (
     Start,
     StepReport,
     Submit,
+    ToEngine,
 )
 
 log = logging.getLogger(__name__)
@@ -48,11 +52,13 @@ class EngineProcess:
 
     The child is the leader of a session, so that Ctrl-C in a terminal reaches only its parent, which drains first. It
     exits by itself when its parent is gone. What it prints goes to stderr.
+
+    Raises ConfigError if there is no place for the socket.
     """
 
     def __init__(self, config: EngineConfig, *, command: Sequence[str] = ENGINE_COMMAND) -> None:
         self.config = config
-        self._folder = Path(tempfile.mkdtemp(prefix="dayzero-"))  # mode 0700
+        self._folder = _private_folder()
         endpoint = f"ipc://{self._folder}/engine"
         try:
             self.channel = AsyncChannel(endpoint)
@@ -71,8 +77,9 @@ class EngineProcess:
         """Call `on_exit` with the return code, from another thread, as soon as the child is gone."""
         threading.Thread(target=lambda: on_exit(self._child.wait()), name="engine-exit", daemon=True).start()
 
-    def terminate(self) -> None:
-        self._child.terminate()
+    def hide(self) -> None:
+        """Remove the socket from the file system: both ends hold it. So nothing is left, however this process ends."""
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def kill(self) -> None:
         self._child.kill()
@@ -82,7 +89,7 @@ class EngineProcess:
         self._child.kill()
         self._child.wait()
         self.channel.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self.hide()
 
 
 class ProcessReplica:
@@ -98,6 +105,7 @@ class ProcessReplica:
         self._ready: asyncio.Future[EngineSpec] = self._loop.create_future()
         self._exited = asyncio.Event()
         self._mailboxes: dict[RequestId, Mailbox] = {}
+        self._unsent_aborts: deque[RequestId] = deque()  # at most one for each request that is with the engine
         self._load = Load()
         self._lost: InternalError | None = None
         process.channel.start(self._on_message, self._on_broken)
@@ -144,7 +152,8 @@ class ProcessReplica:
     async def generate(self, submit: Submit) -> AsyncIterator[TokenEvent]:
         """See `Replica.generate`."""
         assert submit.request_id not in self._mailboxes, submit.request_id
-        self._send(submit)
+        if not self._send(submit):
+            raise CapacityError("the engine has too much to read")
         mailbox = self._mailboxes[submit.request_id] = Mailbox()
         try:
             while True:
@@ -155,40 +164,46 @@ class ProcessReplica:
         finally:
             del self._mailboxes[submit.request_id]
             if not mailbox.is_finished:
-                with contextlib.suppress(ReplicaLost):
-                    self._send(Abort(submit.request_id))
+                self._abort(submit.request_id)
 
     async def abort(self, request_id: RequestId) -> None:
         """See `Replica.abort`."""
         if request_id in self._mailboxes:
-            self._send(Abort(request_id))
+            self._abort(request_id)
 
     async def close(self, *, deadline_s: float = 5.0) -> None:
-        """End the child: ask it, after half of the deadline tell it, at the deadline kill it. Idempotent."""
+        """End the child: ask it, at the deadline kill it. Idempotent."""
         if self._lost is None:
-            try:
-                self._process.channel.send(Shutdown())
-            except ChannelClosed:
-                self._process.kill()
+            with contextlib.suppress(ReplicaLost):
+                self._send(Shutdown())
             self._lose("the engine was shut down")
-        for insist in (self._process.terminate, self._process.kill):
-            try:
-                async with asyncio.timeout(deadline_s / 2):
-                    await self._exited.wait()
-                break
-            except TimeoutError:
-                insist()
+        try:
+            async with asyncio.timeout(deadline_s):
+                await self._exited.wait()
+        except TimeoutError:
+            self._process.kill()
         await self._exited.wait()
         self._process.close()
 
-    def _send(self, message: Submit | Abort | Start) -> None:
+    def _send(self, message: ToEngine) -> bool:
+        """Pass a message on. False: the engine has not read for long, and this one must wait. Raises ReplicaLost."""
         if self._lost is not None:
             raise ReplicaLost(self._lost.message)
         try:
-            self._process.channel.send(message)
+            return self._process.channel.send(message)
         except ChannelClosed as error:
             self._on_broken(error)
             raise ReplicaLost(error.message) from None
+
+    def _abort(self, request_id: RequestId) -> None:
+        """Tell the engine now, or as soon as it reads again; a lost one need not be told."""
+        self._unsent_aborts.append(request_id)
+        self._send_aborts()
+
+    def _send_aborts(self) -> None:
+        with contextlib.suppress(ReplicaLost):
+            while self._unsent_aborts and self._send(Abort(self._unsent_aborts[0])):
+                self._unsent_aborts.popleft()
 
     def _on_message(self, message: FromEngine) -> None:
         match message:
@@ -198,11 +213,9 @@ class ProcessReplica:
                     mailbox = self._mailboxes.get(event.request_id)
                     if mailbox is not None:  # else its reader has left, and the abort is under way
                         mailbox.put(event)
+                self._send_aborts()
             case Hello():
-                if message.protocol != PROTOCOL_VERSION:
-                    self._on_broken(ChannelClosed(f"engine of another protocol: {message.protocol}"))
-                    return
-                self._send(Start(self._process.config))
+                self._on_hello(message)
             case Loading():
                 self._on_loading(message)
             case Ready():
@@ -211,10 +224,18 @@ class ProcessReplica:
             case Fatal():
                 self._on_fatal(message)
 
+    def _on_hello(self, message: Hello) -> None:
+        self._process.hide()
+        if message.protocol != PROTOCOL_VERSION:
+            self._on_broken(ChannelClosed(f"engine of another protocol: {message.protocol}"))
+            return
+        self._send(Start(self._process.config))
+
     def _on_fatal(self, message: Fatal) -> None:
-        if not self._ready.done():
-            self._fail_start(_error_of(message))
-        log.error("engine failed", extra={"pid": self._process.pid, "exit_code": message.exit_code})
+        if self._ready.done():
+            log.error("engine failed", extra={"pid": self._process.pid, "exit_code": message.exit_code})
+        else:
+            self._fail_start(_error_of(message))  # whoever waits for the start tells it
         self._lose("the engine failed")
 
     def _on_broken(self, error: ChannelClosed) -> None:
@@ -242,6 +263,7 @@ class ProcessReplica:
         if self._lost is not None:
             return
         self._lost = ReplicaLost(reason)
+        self._load = msgspec.structs.replace(self._load, running=0, waiting=0, kv_blocks_used=0)
         self._fail_start(InternalError(reason))
         for mailbox in self._mailboxes.values():
             mailbox.fail(ReplicaLost(reason))
@@ -250,6 +272,13 @@ class ProcessReplica:
         if not self._ready.done():
             self._ready.set_exception(error)
             self._ready.exception()  # retrieved: whoever waits gets it, and nobody waiting is no leak
+
+
+def _private_folder() -> Path:
+    try:
+        return Path(tempfile.mkdtemp(prefix="dayzero-"))  # mode 0700
+    except OSError as error:
+        raise ConfigError(f"no folder for temporary files: {error.strerror}", hint=TMPDIR_HINT) from None
 
 
 def _error_of(message: Fatal) -> DayzeroError:
