@@ -1,6 +1,7 @@
 import json
 import logging
 import sys
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -17,6 +18,7 @@ def test_an_event_is_one_json_object_with_its_fields() -> None:
     )
     line = line_of(record)
     assert (line["event"], line["level"], line["replica"], line["load_s"]) == ("replica up", "info", 3, 0.5)
+    assert datetime.fromisoformat(str(line["time"])).utcoffset() == timedelta(0)
 
 
 def test_the_text_of_an_exception_stays_out() -> None:
@@ -35,12 +37,15 @@ def test_a_field_that_is_no_json_is_written_as_text() -> None:
     assert "set" in str(line_of(record)["where"])
 
 
-def test_configure_replaces_its_own_handler(capsys: pytest.CaptureFixture[str]) -> None:
+def test_configure_replaces_its_own_handler(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DAYZERO_LOG", "warning")
     logger = logging.getLogger("dayzero")
     before = (list(logger.handlers), logger.level, logger.propagate)
     try:
-        log.configure("warning")
-        log.configure("warning")
+        log.configure()
+        log.configure()
         logger.warning("once")
         logger.info("never")
         assert [json.loads(text)["event"] for text in capsys.readouterr().err.splitlines()] == ["once"]

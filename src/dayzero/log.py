@@ -7,6 +7,8 @@ import logging
 import os
 import sys
 import time
+from pathlib import Path
+from types import TracebackType
 
 import msgspec
 
@@ -21,7 +23,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)),
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created)),
             "level": record.levelname.lower(),
             "event": record.getMessage(),
         }
@@ -32,21 +34,20 @@ class JsonFormatter(logging.Formatter):
         return msgspec.json.encode(line, enc_hook=str).decode()
 
 
-def _innermost(traceback: object) -> str:
+def _innermost(traceback: TracebackType | None) -> str:
     """File and line where the exception was raised."""
     place = "?"
     while traceback is not None:
-        frame = traceback.tb_frame  # type: ignore[attr-defined]
-        place = f"{frame.f_code.co_filename.rsplit('/', 1)[-1]}:{traceback.tb_lineno}"  # type: ignore[attr-defined]
-        traceback = traceback.tb_next  # type: ignore[attr-defined]
+        place = f"{Path(traceback.tb_frame.f_code.co_filename).name}:{traceback.tb_lineno}"
+        traceback = traceback.tb_next
     return place
 
 
-def configure(level: str | None = None) -> None:
+def configure() -> None:
     """Send the `dayzero` loggers to stderr. Called once, by a process's entry point."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
     logger = logging.getLogger("dayzero")
     logger.handlers[:] = [handler]
-    logger.setLevel((level or os.environ.get("DAYZERO_LOG", "info")).upper())
+    logger.setLevel(os.environ.get("DAYZERO_LOG", "info").upper())
     logger.propagate = False

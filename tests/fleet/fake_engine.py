@@ -1,14 +1,13 @@
 """A child process that speaks the engine's side of the wire. `EngineConfig.model` says how it behaves."""
 
 import os
-import signal
 import sys
 
 import msgspec
 
 from dayzero.core.events import FinishReason, TokenEvent
 from dayzero.core.spec import EngineSpec
-from dayzero.wire.channel import Channel, connect
+from dayzero.wire.channel import Channel
 from dayzero.wire.messages import Abort, Fatal, Hello, Load, Loading, Ready, Shutdown, Start, StepReport, Submit
 
 SPEC = EngineSpec(
@@ -34,7 +33,7 @@ SPEC = EngineSpec(
 
 def run(endpoint: str) -> None:
     parent = os.getppid()
-    channel = connect(endpoint)
+    channel = Channel(endpoint)
     if "--protocol-9" in sys.argv:
         channel.send(Hello(protocol=9))
     elif "--mute" not in sys.argv:
@@ -55,8 +54,6 @@ def behave(channel: Channel, model: str, parent: int) -> None:
         channel.send(Fatal("cannot load: x", "do y", int(model[-1])))
         channel.close()
         os._exit(int(model[-1]))
-    if model == "stubborn":
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
     channel.send(Loading("weights", 1, 2))
     channel.send(Ready(SPEC))
     if model == "babbles":

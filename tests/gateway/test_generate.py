@@ -10,7 +10,7 @@ from dayzero.core.sampling import SamplingParams
 from dayzero.errors import InternalError, ReplicaLost
 from dayzero.gateway.admission import Admission
 from dayzero.gateway.errors import DeadlinePassed
-from dayzero.gateway.generate import Generator, Prompt, Usage, Work, derive_salt
+from dayzero.gateway.generate import Generator, Prompt, Usage, Work
 from dayzero.gateway.metrics import Metrics
 from dayzero.gateway.stream import Delta, StreamRules
 from dayzero.router.fake import FakeReplica
@@ -158,15 +158,3 @@ def test_first_token_and_gaps_are_measured_on_the_given_clock() -> None:
     assert sample("dayzero_inter_token_latency_seconds_count") == 2.0  # one is 0: it came with the first token
     assert sample("dayzero_inter_token_latency_seconds_sum") == 0.25
     assert sample("dayzero_output_tokens_total") == 3.0
-
-
-def test_a_salt_depends_on_secret_tenant_and_client_and_confuses_none_of_them() -> None:
-    salts = {
-        derive_salt(b"x", "a", ""),
-        derive_salt(b"x", "a", "b"),
-        derive_salt(b"x", "ab", ""),
-        derive_salt(b"x", "", "ab"),
-        derive_salt(b"y", "a", ""),
-    }
-    assert len(salts) == 5
-    assert derive_salt(b"x", "a", "b") == derive_salt(b"x", "a", "b")

@@ -1,7 +1,7 @@
 import pytest
 
 from dayzero.errors import RequestError
-from dayzero.gateway.service import THREAD_FROM_CHARS, check_salt
+from dayzero.gateway.service import THREAD_FROM_CHARS, check_salt, derive_salt
 from tests.gateway.stand import stand
 
 
@@ -26,3 +26,15 @@ def test_a_plain_salt_passes_and_none_is_empty() -> None:
 def test_only_the_served_model_is_served(name: object) -> None:
     assert stand().complete(model=name).status_code in (400, 404)
     assert stand().complete(model="tiny").status_code == 200
+
+
+def test_a_salt_depends_on_secret_tenant_and_client_and_confuses_none_of_them() -> None:
+    salts = {
+        derive_salt(b"x", "a", ""),
+        derive_salt(b"x", "a", "b"),
+        derive_salt(b"x", "ab", ""),
+        derive_salt(b"x", "", "ab"),
+        derive_salt(b"y", "a", ""),
+    }
+    assert len(salts) == 5
+    assert derive_salt(b"x", "a", "b") == derive_salt(b"x", "a", "b")

@@ -5,7 +5,7 @@ import msgspec
 import pytest
 import zmq
 
-from dayzero.wire.channel import Channel, ChannelClosed, connect
+from dayzero.wire.channel import Channel, ChannelClosed
 from dayzero.wire.messages import Abort, Hello, Shutdown
 
 
@@ -19,7 +19,7 @@ def gateway(tmp_path: Path) -> Iterator["zmq.Socket[bytes]"]:
 
 @pytest.fixture
 def channel(gateway: "zmq.Socket[bytes]") -> Iterator[Channel]:
-    with connect(gateway.last_endpoint.decode()) as channel:
+    with Channel(gateway.last_endpoint.decode()) as channel:
         yield channel
 
 

@@ -5,8 +5,6 @@ Knows no HTTP and no view: it is given a sink for deltas.
 
 import asyncio
 import contextlib
-import hashlib
-import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -149,8 +147,3 @@ def usage_of(work: Work, streams: Sequence[ChoiceStream]) -> Usage:
         output_tokens=sum(stream.num_tokens for stream in streams),
         cached_tokens=sum(stream.cached_tokens for stream in streams[:: work.num_choices]),
     )
-
-
-def derive_salt(secret: bytes, tenant: str, cache_salt: str) -> str:
-    """Who may share KV: the deployment's secret keeps the salt from being guessed, the tenant from being chosen."""
-    return hmac.new(secret, f"{tenant}\0{cache_salt}".encode(), hashlib.sha256).hexdigest()[:32]

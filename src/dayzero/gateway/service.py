@@ -1,6 +1,8 @@
 """What the views of text APIs share: from a body to a typed request, from text to tokens, from work to an answer."""
 
 import asyncio
+import hashlib
+import hmac
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -16,7 +18,7 @@ from dayzero.gateway.admission import Admission
 from dayzero.gateway.answer import Format, answer_stream, answer_whole
 from dayzero.gateway.config import GatewayConfig
 from dayzero.gateway.fields import GenerationFields, Terms
-from dayzero.gateway.generate import Generator, Prompt, Work, derive_salt
+from dayzero.gateway.generate import Generator, Prompt, Work
 from dayzero.gateway.parse import FieldRules, parse_object, read_body, to_struct
 from dayzero.gateway.stream import StreamRules
 from dayzero.router.replica import Replica
@@ -112,3 +114,8 @@ def check_salt(salt: str | None) -> str:
             "malformed cache_salt", param="cache_salt", hint=f"use 1 to {_MAX_SALT_CHARS} of A-Z a-z 0-9 _ -"
         )
     return salt
+
+
+def derive_salt(secret: bytes, tenant: str, cache_salt: str) -> str:
+    """Who may share KV: the deployment's secret keeps the salt from being guessed, the tenant from being chosen."""
+    return hmac.new(secret, f"{tenant}\0{cache_salt}".encode(), hashlib.sha256).hexdigest()[:32]

@@ -26,7 +26,10 @@ class ChannelClosed(InternalError):
 
 
 class Channel:
-    """Sends what an engine says and receives what it is told. For one thread."""
+    """Sends what an engine says and receives what it is told. For one thread.
+
+    endpoint   what the gateway has bound, such as `ipc:///tmp/.../engine`
+    """
 
     def __init__(self, endpoint: str, *, send_timeout_s: float = 30.0) -> None:
         self._context = zmq.Context()
@@ -82,11 +85,6 @@ class Channel:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
-
-
-def connect(endpoint: str) -> Channel:
-    """Connect to a gateway that has bound `endpoint`, such as `ipc:///tmp/.../engine`."""
-    return Channel(endpoint)
 
 
 def open_socket(context: "zmq.Context[zmq.Socket[bytes]]") -> "zmq.Socket[bytes]":
