@@ -70,6 +70,20 @@ def test_the_same_request_gives_the_same_tokens_in_another_process() -> None:
     assert asyncio.run(scenario()) == asyncio.run(scenario())
 
 
+def test_a_signal_for_every_process_leaves_the_end_to_the_gateway() -> None:
+    async def scenario() -> None:
+        replica = await start()
+        try:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                os.kill(replica._process.pid, number)
+            events = await collect(replica, submit(replica, 1))
+            assert events[-1].finish is FinishReason.LENGTH
+        finally:
+            await replica.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_killed_engine_ends_each_request_with_replica_lost() -> None:
     async def scenario() -> None:
         slow = FakeModel(vocab_size=1000, max_context=4096, step_s=0.02)

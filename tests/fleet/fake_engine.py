@@ -67,15 +67,17 @@ def serve(channel: Channel, model: str, parent: int) -> None:
     steps = 0
     while os.getppid() == parent:
         message = channel.receive(0.001 if running else 0.05)
-        match message:
-            case Submit():
-                running[message.request_id] = (message, 0)
-            case Abort():
-                running.pop(message.request_id, None)
-            case Shutdown():
-                if model != "stubborn":
-                    channel.close()
-                    return
+        messages = [] if message is None else [message, *channel.drain()]
+        for message in messages:
+            match message:
+                case Submit():
+                    running[message.request_id] = (message, 0)
+                case Abort():
+                    running.pop(message.request_id, None)
+                case Shutdown():
+                    if model != "stubborn":
+                        channel.close()
+                        return
         events = []
         for request_id, (submit, produced) in list(running.items()):
             finish = FinishReason.LENGTH if produced + 1 == submit.params.max_tokens else None
@@ -84,7 +86,7 @@ def serve(channel: Channel, model: str, parent: int) -> None:
             if finish:
                 del running[request_id]
         steps += 1
-        if events or isinstance(message, Abort):
+        if events or messages:
             channel.send(StepReport(events, Load(running=len(running), steps=steps)))
 
 

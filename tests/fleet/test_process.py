@@ -12,7 +12,7 @@ import pytest
 from dayzero.core.events import FinishReason
 from dayzero.core.sampling import SamplingParams
 from dayzero.core.spec import EngineConfig
-from dayzero.errors import CheckpointError, ConfigError, InternalError, ReplicaLost
+from dayzero.errors import CapacityError, CheckpointError, ConfigError, InternalError, ReplicaLost
 from dayzero.fleet.process import EngineProcess, ProcessReplica
 from dayzero.wire.messages import Loading, Submit
 
@@ -129,7 +129,7 @@ def test_a_killed_engine_ends_each_request_in_flight_with_replica_lost(tmp_path:
                 await tokens_of(fake, submit(9, 1))
 
     run(scenario())
-    assert list(tmp_path.iterdir()) == []
+    assert os.listdir(tmp_path) == []
 
 
 async def _drain(stream: AsyncIterator[object]) -> None:
@@ -164,7 +164,7 @@ def test_an_engine_that_cannot_start_is_an_internal_error(
 
     with pytest.raises(InternalError, match=message):
         run(scenario())
-    assert list(tmp_path.iterdir()) == []
+    assert os.listdir(tmp_path) == []
 
 
 def test_an_engine_that_says_nothing_is_given_up() -> None:
@@ -187,7 +187,76 @@ def test_an_engine_that_babbles_is_ended() -> None:
     run(scenario())
 
 
-def test_an_engine_that_ignores_shutdown_and_sigterm_is_killed() -> None:
+def test_an_engine_that_does_not_read_for_long_loses_nothing_and_is_not_lost() -> None:
+    async def scenario() -> None:
+        async with replica() as fake:
+            os.kill(fake._process.pid, signal.SIGSTOP)
+            with pytest.raises(CapacityError):
+                await submit_and_leave(fake, times=100_000)
+            assert fake.is_alive
+            os.kill(fake._process.pid, signal.SIGCONT)
+            assert await tokens_when_taken(fake, submit(-1, 3)) == [0, 1, 2]
+            await turns_until(lambda: fake.load.running == 0)
+
+    run(scenario())
+
+
+async def tokens_when_taken(fake: ProcessReplica, request: Submit) -> list[int]:
+    for _ in range(10**7):
+        try:
+            return await tokens_of(fake, request)
+        except CapacityError:
+            await asyncio.sleep(0)
+    raise AssertionError("it was never taken")
+
+
+async def submit_and_leave(fake: ProcessReplica, *, times: int) -> None:
+    for number in range(times):
+        reader = asyncio.create_task(tokens_of(fake, submit(number, FOREVER)))
+        await asyncio.sleep(0)
+        reader.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await reader
+
+
+async def turns_until(condition: Callable[[], bool]) -> None:
+    for _ in range(10**7):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never held")
+
+
+def test_nothing_is_left_in_the_file_system_while_an_engine_runs(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with replica() as fake:
+            assert os.listdir(tmp_path) == []
+            assert await tokens_of(fake, submit(1, 3)) == [0, 1, 2]
+
+    run(scenario())
+
+
+def test_without_a_folder_for_temporary_files_there_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+    tmp_path.rmdir()
+    with pytest.raises(ConfigError, match=r"no folder for temporary files: .*\nhint: set TMPDIR"):
+        EngineProcess(EngineConfig(model="ok"), command=FAKE_ENGINE)
+
+
+def test_a_lost_engine_holds_nothing() -> None:
+    async def scenario() -> None:
+        async with replica() as fake:
+            reader = asyncio.create_task(tokens_of(fake, submit(1, FOREVER)))
+            await turns_until(lambda: fake.load.running == 1)
+            os.kill(fake._process.pid, signal.SIGKILL)
+            with pytest.raises(ReplicaLost):
+                await reader
+            assert fake.load.running == 0
+            assert fake.load.steps > 0
+
+    run(scenario())
+
+
+def test_an_engine_that_ignores_shutdown_is_killed() -> None:
     async def scenario() -> None:
         async with replica("stubborn") as fake:
             await fake.close(deadline_s=0.1)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dayzero.errors import CheckpointError, QueueFull, RequestError
-from dayzero.text.conversation import Rendering, conversation
+from dayzero.errors import CheckpointError, RequestError
+from dayzero.text.conversation import conversation
 from dayzero.text.rendering import ConfinedTemplate
 from dayzero.text.template import ChatTemplate
 from dayzero.text.veil import Veil, alphabet_of
@@ -104,12 +104,34 @@ def test_a_cancelled_rendering_leaves_no_process_behind():
     run(use, processes=1, limit_s=30.0)
 
 
-def test_no_more_wait_than_may_wait():
+@needs_proc
+def test_a_process_that_dies_while_it_is_idle_costs_nothing():
     async def use(template: ConfinedTemplate) -> None:
-        results = await asyncio.gather(*[template.render(HELLO) for _ in range(4)], return_exceptions=True)
-        assert [type(result) for result in results] == [Rendering, Rendering, QueueFull, QueueFull]
+        for pid in children():
+            os.kill(pid, signal.SIGKILL)
+        await template._idle[0]._process.wait()
+        assert (await template.render(HELLO)).text == "hello"
 
-    run(use, max_waiting=2)
+    run(use)
+
+
+@needs_proc
+def test_a_signal_for_every_process_leaves_the_end_to_the_parent():
+    async def use(template: ConfinedTemplate) -> None:
+        (before,) = children()
+        os.kill(before, signal.SIGTERM)
+        assert (await template.render(HELLO)).text == "hello"
+        assert children() == [before]
+
+    run(use)
+
+
+def test_a_burst_waits_its_turn():
+    async def use(template: ConfinedTemplate) -> None:
+        results = await asyncio.gather(*[template.render(HELLO) for _ in range(400)])
+        assert {result.text for result in results} == {"hello"}
+
+    run(use)
 
 
 def test_a_template_that_does_not_compile_is_refused_at_the_start():

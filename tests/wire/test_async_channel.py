@@ -101,6 +101,22 @@ def test_what_is_not_a_message_breaks_the_channel_once(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_a_message_that_nobody_takes_is_not_queued(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    channel = AsyncChannel(f"ipc://{tmp_path}/engine")
+    assert not channel.send(Abort(1))
+    channel.close()
+    with pytest.raises(ChannelClosed):
+        channel.send(Abort(1))
+
+
+def test_a_socket_that_the_system_does_not_give_is_a_config_error_that_says_what_to_do(tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    (tmp_path / "engine").mkdir()
+    with pytest.raises(ConfigError, match=r"no socket at .*\nhint: set TMPDIR"):
+        AsyncChannel(f"ipc://{tmp_path}/engine")
+
+
 def test_a_socket_in_an_open_folder_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
     with pytest.raises(ConfigError, match="open to others"):

@@ -44,7 +44,8 @@ class ParentDied(Exception):
 
 def main(endpoint: str, parent: int) -> int:
     """Serve one gateway, the process `parent`, until it says so or dies; returns the exit code."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group: the gateway decides what it means
+    for number in (signal.SIGINT, signal.SIGTERM):  # they may reach every process: the gateway decides what they mean
+        signal.signal(number, signal.SIG_IGN)
     log.configure()
     with Channel(endpoint) as channel:
         try:
@@ -53,7 +54,7 @@ def main(endpoint: str, parent: int) -> int:
             if config is None:
                 return 0
             gc.disable()  # loading makes many objects and no cycles; a third of the time goes to looking for them
-            engine, spec = _build(config, channel)
+            engine, spec = _build(config, channel, parent)
             gc.freeze()
             gc.enable()
             channel.send(Ready(spec))
@@ -80,7 +81,7 @@ def _wait_for_start(channel: Channel, parent: int) -> EngineConfig | None:
         _check_parent(parent)
 
 
-def _build(config: EngineConfig, channel: Channel) -> tuple[Engine, EngineSpec]:
+def _build(config: EngineConfig, channel: Channel, parent: int) -> tuple[Engine, EngineSpec]:
     clock = SystemClock()
     if config.fake is not None:
         from dayzero.engine.fake import build_fake_engine
@@ -90,6 +91,7 @@ def _build(config: EngineConfig, channel: Channel) -> tuple[Engine, EngineSpec]:
     from dayzero.engine.build import build_engine  # imports torch, which takes a second: after the hello
 
     def progress(stage: str, done: int, total: int) -> None:
+        _check_parent(parent)
         if done % 16 == 0 or done == total:
             channel.send(Loading(stage, done, total))
 

@@ -78,5 +78,6 @@ def _memory_limit() -> list[tuple[int, int]]:
 
 if __name__ == "__main__":
     confine()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for the parent, which closes stdin
+    for number in (signal.SIGINT, signal.SIGTERM):  # they are for the parent, which closes stdin
+        signal.signal(number, signal.SIG_IGN)
     serve(sys.stdin.buffer, sys.stdout.buffer)

@@ -13,7 +13,7 @@ from typing import Self
 
 import msgspec
 
-from dayzero.errors import CheckpointError, QueueFull, RequestError
+from dayzero.errors import CheckpointError, RequestError
 from dayzero.text.conversation import Conversation, Rendering
 from dayzero.text.jobs import (
     LENGTH_BYTES,
@@ -57,6 +57,10 @@ class _Process:
         )
         return cls(process)
 
+    @property
+    def is_alive(self) -> bool:
+        return self._process.returncode is None
+
     async def ask(self, message: bytes, limit_s: float) -> Answer:
         """Send an encoded job. Raises _Gone or TimeoutError; the process is of no more use then."""
         stdin, stdout = self._process.stdin, self._process.stdout
@@ -94,14 +98,11 @@ class ConfinedTemplate:
         markup: Mapping[str, int],
         limit_s: float = 2.0,
         processes: int = 2,
-        max_waiting: int = 256,
     ) -> None:
         load = LoadTemplate(source, dict(named_tokens), alphabet_of(markup), _START_LIMIT_S * _ALARM_RATIO)
         self._load = msgspec.msgpack.encode(load)
         self._limit_s = limit_s
         self._free = asyncio.Semaphore(processes)
-        self._max_waiting = max_waiting
-        self._waiting = 0
         self._idle: list[_Process] = []
         self._is_closed = False
 
@@ -111,16 +112,9 @@ class ConfinedTemplate:
             self._idle.append(await self._loaded())
 
     async def render(self, chat: Conversation) -> Rendering:
-        """Raises RequestError, or QueueFull."""
-        if self._waiting >= self._max_waiting:
-            raise QueueFull("too many chat templates are waiting to be rendered")
-        job = _encoded(Render(chat, self._limit_s * _ALARM_RATIO))
-        self._waiting += 1
-        try:
-            async with self._free:
-                return await self._render(job)
-        finally:
-            self._waiting -= 1
+        """Raises RequestError. Any number may wait: whoever admits requests bounds them."""
+        async with self._free:
+            return await self._render(_encoded(Render(chat, self._limit_s * _ALARM_RATIO)))
 
     async def close(self) -> None:
         """End all processes; one that is at work ends when its job does."""
@@ -129,7 +123,7 @@ class ConfinedTemplate:
             await self._idle.pop().kill()
 
     async def _render(self, job: bytes) -> Rendering:
-        process = self._idle.pop() if self._idle else await self._loaded()
+        process = self._take_idle() or await self._loaded()
         is_sound = False
         try:
             answer = await process.ask(job, self._limit_s)
@@ -147,6 +141,14 @@ class ConfinedTemplate:
             raise RequestError(answer.message, param=answer.param, hint=answer.hint)
         assert isinstance(answer, Rendered), type(answer)
         return answer.rendering
+
+    def _take_idle(self) -> _Process | None:
+        """One that still lives: what killed another while it was idle is not the next job's fault."""
+        while self._idle:
+            process = self._idle.pop()
+            if process.is_alive:
+                return process
+        return None
 
     async def _loaded(self) -> _Process:
         process = await _Process.spawn()

@@ -18,6 +18,7 @@ from dayzero.wire.messages import FromEngine, ToEngine
 
 READ_BATCH_MESSAGES = 64  # then other callbacks of the loop get a turn
 MAX_SOCKET_PATH_BYTES = 100  # Unix allows about 104 to 108
+TMPDIR_HINT = "set TMPDIR to another folder, with a short name and some room"
 
 
 class AsyncChannel:
@@ -31,7 +32,11 @@ class AsyncChannel:
         check_private(endpoint)
         self._context = zmq.Context()
         self._socket = open_socket(self._context)
-        self._socket.bind(endpoint)
+        try:
+            self._socket.bind(endpoint)
+        except zmq.ZMQError as error:
+            self._context.destroy(linger=0)
+            raise ConfigError(f"no socket at {endpoint}: {error.strerror}", hint=TMPDIR_HINT) from None
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(FromEngine)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -46,16 +51,18 @@ class AsyncChannel:
         self._loop.add_reader(self._socket.fileno(), self._read)
         self._loop.call_soon(self._read)
 
-    def send(self, message: ToEngine) -> None:
-        """Queue a message without waiting. ChannelClosed if the queue is full, or if no engine has connected yet."""
+    def send(self, message: ToEngine) -> bool:
+        """Queue a message without waiting. False: the queue is full, or no engine has connected yet."""
         if self._socket.closed:
             raise ChannelClosed("channel closed")
         try:
             self._socket.send(self._encoder.encode(message), zmq.NOBLOCK)
+            is_queued = True
         except zmq.Again:
-            raise ChannelClosed("channel closed: the engine does not read") from None
+            is_queued = False
         if self._loop is not None and self._socket.poll(0):
             self._loop.call_soon(self._read)
+        return is_queued
 
     def flush(self) -> None:
         """Deliver what waits, now."""
@@ -93,7 +100,7 @@ def check_private(endpoint: str) -> None:
     """Refuse a socket that others could reach or that the system could not name."""
     path = Path(endpoint.removeprefix("ipc://"))
     if len(bytes(path)) > MAX_SOCKET_PATH_BYTES:
-        raise ConfigError(f"socket path too long: {path}", hint="set TMPDIR to a folder with a shorter name")
+        raise ConfigError(f"socket path too long: {path}", hint=TMPDIR_HINT)
     mode = path.parent.stat().st_mode
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ConfigError(f"socket folder open to others: {path.parent}", hint="it must have mode 0700")
