@@ -5,6 +5,7 @@ rows. Attention: one SDPA call for each bucket of positions (see `attention`) wi
 K and V gathered from the pool as stored. Neither knows of requests beyond rows, positions and block tables.
 """
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -102,12 +103,12 @@ def _padded(weight: PackedWeight, x_MK: Tensor, bias_N: Tensor | None) -> Tensor
 class AttentionCall:
     """One SDPA call: n tiles of `tokens` query tokens each, over `kv_tokens` keys of one or n block stretches.
 
-    rows     [n * tokens] rows of the step; rows that pad a tile repeat its last
+    rows     [n * tokens] rows of the step; rows that pad a tile repeat its last. None: all rows of the step, in order
     blocks   [n * blocks] or [blocks]: one stretch that all tiles share
-    mask     [n, 1, tokens * queries_per_kv (padded), kv_tokens] bool, True: may be read
+    mask     [n, 1, tokens * queries_per_kv (padded), kv_tokens], to be added to the scores: 0, or -inf where not read
     """
 
-    rows: Tensor
+    rows: Tensor | None
     blocks: Tensor
     mask: Tensor
     tiles: int
@@ -121,7 +122,8 @@ class Attention:
     `min_rows` is the least height of a tile: flash attention has another order of additions for very few query rows.
     """
 
-    def __init__(self, heads: HeadLayout, *, min_rows: int) -> None:
+    def __init__(self, heads: HeadLayout, dtype: torch.dtype, *, min_rows: int) -> None:
+        self._dtype = dtype
         self._num_kv_heads = heads.num_kv_heads
         self._queries_per_kv = heads.queries_per_kv
         self._min_rows = min_rows
@@ -147,6 +149,8 @@ class Attention:
             else:
                 calls.append(self._call([segment], self._tile_tokens, block_tables, block_size, window))
         calls.extend(self._call(group, 1, block_tables, block_size, window) for group in single.values())
+        if len(calls) == 1 and len(block_tables) == query_starts[-1]:  # one token of each, the usual step
+            calls[0] = dataclasses.replace(calls[0], rows=None)
         return tuple(calls)
 
     def _call(
@@ -180,29 +184,34 @@ class Attention:
         mask = seen.repeat_interleave(self._queries_per_kv, dim=1)
         if mask.shape[1] < self._min_rows:  # rows that pad the tile read what the first row reads
             mask = torch.cat([mask, mask[:, :1].expand(-1, self._min_rows - mask.shape[1], -1)], dim=1)
-        return AttentionCall(
-            torch.tensor(rows), torch.tensor(blocks), mask[:, None].contiguous(), tiles, tokens, len(group)
-        )
+        added = torch.zeros(tiles, 1, *mask.shape[1:], dtype=self._dtype).masked_fill_(~mask[:, None], -torch.inf)
+        return AttentionCall(torch.tensor(rows), torch.tensor(blocks), added, tiles, tokens, len(group))
 
     def attend(
         self, q_THD: Tensor, kv_BS2GD: Tensor, plan: tuple[AttentionCall, ...], scale: float | None = None
     ) -> Tensor:
         """[T, H, D]."""
-        num_rows, _, head_dim = q_THD.shape
-        groups, queries = self._num_kv_heads, self._queries_per_kv
-        out_TGQD = q_THD.new_empty(num_rows, groups, queries, head_dim)
+        out_THD = torch.empty_like(q_THD, memory_format=torch.contiguous_format)
         for call in plan:
-            q = q_THD.index_select(0, call.rows).view(call.tiles, call.tokens, groups, queries, head_dim)
-            q = q.transpose(1, 2).reshape(call.tiles, groups, call.tokens * queries, head_dim)
-            height = call.mask.shape[2]
-            if height > q.shape[2]:
-                q = F.pad(q, (0, 0, 0, height - q.shape[2]))
-            kv = kv_BS2GD.index_select(0, call.blocks).view(call.stretches, -1, 2, groups, head_dim)
-            k, v = (x.transpose(1, 2).expand(call.tiles, -1, -1, -1) for x in kv.unbind(2))
-            o = F.scaled_dot_product_attention(q, k, v, attn_mask=call.mask, scale=scale)
-            o = o[:, :, : call.tokens * queries].view(call.tiles, groups, call.tokens, queries, head_dim)
-            out_TGQD.index_copy_(0, call.rows, o.transpose(1, 2).reshape(-1, groups, queries, head_dim))
-        return out_TGQD.flatten(1, 2)
+            if call.rows is None:
+                return self._run(call, q_THD, kv_BS2GD, scale)
+            out_THD.index_copy_(0, call.rows, self._run(call, q_THD.index_select(0, call.rows), kv_BS2GD, scale))
+        return out_THD
+
+    def _run(self, call: AttentionCall, q_RHD: Tensor, kv_BS2GD: Tensor, scale: float | None) -> Tensor:
+        """[R, H, D] for the rows of one call, those that pad a tile included."""
+        _, num_heads, head_dim = q_RHD.shape
+        groups, queries = self._num_kv_heads, self._queries_per_kv
+        q = q_RHD.view(call.tiles, call.tokens, groups, queries, head_dim)
+        q = q.transpose(1, 2).reshape(call.tiles, groups, call.tokens * queries, head_dim)
+        missing = call.mask.shape[2] - q.shape[2]
+        if missing:
+            q = F.pad(q, (0, 0, 0, missing))
+        kv = kv_BS2GD.index_select(0, call.blocks).view(call.stretches, -1, 2, groups, head_dim)
+        k, v = (x.transpose(1, 2).expand(call.tiles, -1, -1, -1) for x in kv.unbind(2))
+        o = F.scaled_dot_product_attention(q, k, v, attn_mask=call.mask, scale=scale)
+        o = o[:, :, : call.tokens * queries].view(call.tiles, groups, call.tokens, queries, head_dim)
+        return o.transpose(1, 2).reshape(-1, num_heads, head_dim)
 
 
 def probe_min_rows(heads: HeadLayout, dtype: torch.dtype) -> int:

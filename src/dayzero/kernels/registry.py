@@ -47,7 +47,7 @@ def select(dtype: torch.dtype, heads: HeadLayout) -> Kernels:
     can_pack = dtype is torch.bfloat16 and onednn.packing_works()
     linear = onednn.Linear(dtype, packed=can_pack)
     min_rows = onednn.probe_min_rows(heads, dtype)
-    attention = onednn.Attention(heads, min_rows=min_rows)
+    attention = onednn.Attention(heads, dtype, min_rows=min_rows)
     if can_pack:
         why_linear = "weights packed for oneDNN, calls of probed heights"
     elif dtype is torch.bfloat16:
