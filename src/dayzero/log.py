@@ -1,6 +1,7 @@
 """Logging: one JSON object a line on stderr, a fixed event name and then fields.
 
-Prompts and outputs never appear in a log, at any level. `DAYZERO_LOG` sets the level (default: info).
+Prompts and outputs never appear in a log, at any level. `DAYZERO_LOG` sets the level (default: info). Of what our
+libraries have to say, warnings and errors appear in the same form, without their details.
 """
 
 import logging
@@ -12,13 +13,16 @@ from types import TracebackType
 
 import msgspec
 
+OURS = "dayzero"
+LIBRARIES = ("asyncio", "uvicorn")
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 class JsonFormatter(logging.Formatter):
     """`{"time": ..., "level": ..., "event": ..., <extra fields>}`; an exception adds its type, not its text.
 
-    The text of an exception may quote what a client sent, so only its class and place are written.
+    The text of an exception may quote what a client sent, so only its class and place are written. So may the message
+    of a library, but not in its first line.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -27,7 +31,11 @@ class JsonFormatter(logging.Formatter):
             "level": record.levelname.lower(),
             "event": record.getMessage(),
         }
-        line.update({k: v for k, v in vars(record).items() if k not in _STANDARD})
+        if record.name.partition(".")[0] == OURS:
+            line.update({k: v for k, v in vars(record).items() if k not in _STANDARD})
+        else:
+            line["event"] = record.getMessage().partition("\n")[0]
+            line["logger"] = record.name
         if record.exc_info and record.exc_info[0] is not None:
             line["exception"] = record.exc_info[0].__name__
             line["at"] = _innermost(record.exc_info[2])
@@ -44,10 +52,12 @@ def _innermost(traceback: TracebackType | None) -> str:
 
 
 def configure() -> None:
-    """Send the `dayzero` loggers to stderr. Called once, by a process's entry point."""
+    """Send our loggers, and those of libraries that have any, to stderr. Called once, by a process's entry point."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter())
-    logger = logging.getLogger("dayzero")
-    logger.handlers[:] = [handler]
-    logger.setLevel(os.environ.get("DAYZERO_LOG", "info").upper())
-    logger.propagate = False
+    for name in (OURS, *LIBRARIES):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.setLevel(logging.WARNING)
+        logger.propagate = False
+    logging.getLogger(OURS).setLevel(os.environ.get("DAYZERO_LOG", "info").upper())

@@ -18,7 +18,7 @@ USAGE = Usage(1, 2, 3)
 
 
 class Connection:
-    """One ASGI connection whose client can leave, or stop reading, at a given moment."""
+    """One ASGI connection whose client can leave at a given moment."""
 
     def __init__(self, path: str, body: object) -> None:
         self.scope = {
@@ -37,8 +37,6 @@ class Connection:
         }
         self._body = [msgspec.json.encode(body)]
         self.left = asyncio.Event()
-        self.readable = asyncio.Event()
-        self.readable.set()
         self.sent: list[Message] = []
         self.changed = asyncio.Event()
 
@@ -49,7 +47,6 @@ class Connection:
         return {"type": "http.disconnect"}
 
     async def send(self, message: Message) -> None:
-        await self.readable.wait()
         self.sent.append(message)
         self.changed.set()
 
@@ -99,18 +96,6 @@ def test_a_silent_stream_is_kept_alive_with_comments() -> None:
             connection.left.set()
         assert connection.sent[0]["status"] == 200
         assert connection.body.startswith(b'data: {"id":"chatcmpl-')
-
-    run(scenario())
-
-
-def test_a_connection_that_nobody_reads_is_given_up() -> None:
-    async def scenario() -> None:
-        this = stand(says("endless", None), keep_alive_s=0.01, write_timeout_s=0.02)
-        connection = Connection("/v1/chat/completions", chat_body(stream=True))
-        connection.readable.clear()
-        await this.gateway.app(connection.scope, connection.receive, connection.send)
-        assert this.replica.running == {}
-        assert connection.sent == []
 
     run(scenario())
 

@@ -3,16 +3,16 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable
 from pathlib import Path
 
 import pytest
 
 from dayzero.errors import ConfigError
-from dayzero.gateway.config import GatewayConfig, Limits
+from dayzero.gateway.config import GatewayConfig
 from dayzero.gateway.server import bind
+from tests.gateway.sockets import connection, read_until, request
 from tests.gateway.stand import run_live, says, stand
 
 SERVER = """
@@ -28,28 +28,7 @@ print("ended", flush=True)
 """
 
 
-def request(body: object, *, path: str = "/v1/chat/completions") -> bytes:
-    data = json.dumps(body).encode()
-    return b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n%s" % (path.encode(), len(data), data)
-
-
 CHAT = {"messages": [{"role": "user", "content": "hi"}], "stream": True}
-
-
-@contextlib.contextmanager
-def connection(address: tuple[str, int]) -> Iterator[socket.socket]:
-    with socket.create_connection(address, timeout=30) as client:
-        yield client
-
-
-def read_until(client: socket.socket, mark: bytes) -> bytes:
-    data = b""
-    while mark not in data:
-        part = client.recv(65536)
-        if not part:
-            break
-        data += part
-    return data
 
 
 def test_a_port_in_use_is_a_config_error_that_says_what_to_do() -> None:
@@ -79,31 +58,6 @@ def test_a_client_that_hangs_up_frees_its_request() -> None:
     assert this.gateway.admission.in_flight == 0
 
 
-def test_a_request_with_a_huge_header_is_refused_and_the_server_goes_on() -> None:
-    this = stand()
-    with run_live(this) as address:
-        for head in (b"GET /health HTTP/1.1\r\nx-long: ", b"GET /", b"GET /health HTTP/1.1\r\n"):
-            with connection(address) as client:
-                client.sendall(head)
-                filler = b"x: y\r\n" * 10_000 if head.endswith(b"\r\n") else b"x" * 60_000
-                for _ in range(170):
-                    client.sendall(filler)  # 10 MB in all
-                assert b" 431 " in read_until(client, b"\r\n\r\n")
-        with connection(address) as client:
-            client.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
-            assert b"200 OK" in read_until(client, b"ok")
-
-
-def test_a_trailer_that_grows_is_refused_too() -> None:
-    with run_live(stand()) as address, connection(address) as client:
-        client.sendall(
-            b"POST /tokenize HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nx-long: "
-        )
-        for _ in range(10):
-            client.sendall(b"x" * 60_000)
-        assert b" 431 " in read_until(client, b" 431 ")
-
-
 @pytest.mark.parametrize("announced", [True, False])
 def test_a_body_of_fifty_megabytes_is_a_413_and_memory_stays_flat(announced: bool) -> None:
     part = b"x" * 2**20
@@ -122,38 +76,6 @@ def resident_kib() -> int:
         if line.startswith("VmRSS:"):
             return int(line.split()[1])
     raise AssertionError
-
-
-@pytest.mark.parametrize("head", [b"", b"GET /health HTTP/1.1\r\nhost: "])
-def test_a_head_that_never_ends_is_given_up(head: bytes) -> None:
-    with run_live(stand(limits=Limits(head_read_s=0.1))) as address, connection(address) as client:
-        client.sendall(head)
-        assert client.recv(1) == b""
-
-
-def test_a_second_request_has_its_own_time(capfd: pytest.CaptureFixture[str]) -> None:
-    with run_live(stand(limits=Limits(head_read_s=0.1))) as address, connection(address) as client:
-        client.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
-        assert b"200 OK" in read_until(client, b"ok")
-        client.sendall(b"GET /health HTTP/1.1\r\n")
-        assert client.recv(1) == b""
-    assert capfd.readouterr().err == ""
-
-
-def test_a_client_that_does_not_read_loses_its_connection_and_its_request() -> None:
-    this = stand(says("x" * 60_000, None, per_event=2000), keep_alive_s=0.1, write_timeout_s=0.2)
-    body = {"prompt": "hi", "stream": True, "logprobs": 20, "max_tokens": 500}  # long events fill the buffers soon
-    with run_live(this) as address, connection(address) as client, connection(address) as other:
-        client.sendall(request(body, path="/v1/completions"))
-        assert client.recv(12) == b"HTTP/1.1 200"
-        assert this.server is not None
-        connections = []
-        while connections[-1:] != [1]:
-            other.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
-            read_until(other, b"ok")
-            connections.append(len(this.server.server_state.connections))
-        assert connections[0] == 2
-    assert this.replica.running == {}
 
 
 def test_a_body_that_fits_is_read_whole_however_it_comes() -> None:
@@ -207,15 +129,27 @@ def test_a_signal_drains_refuses_what_is_new_and_ends_with_zero(number: signal.S
     asyncio.run(bounded(scenario()))
 
 
-def test_a_stream_that_outlasts_the_drain_is_cut_off() -> None:
+def test_what_outlasts_the_drain_is_told_so() -> None:
     async def scenario() -> None:
         async with server(0.05) as (child, port):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(request(CHAT))
-            await reader.readuntil(b"data: ")
+            streaming, stream_writer = await asyncio.open_connection("127.0.0.1", port)
+            stream_writer.write(request(CHAT))
+            await streaming.readuntil(b"data: ")
+            whole, whole_writer = await asyncio.open_connection("127.0.0.1", port)
+            whole_writer.write(request({**CHAT, "stream": False}))
+            unread, unread_writer = await asyncio.open_connection("127.0.0.1", port)
+            unread_writer.write(request(CHAT)[:-1])
             child.send_signal(signal.SIGTERM)
+            stream = await streaming.read()
+            assert b'"code":"draining"' in stream
+            assert b"data: [DONE]\n\n\r\n0\r\n\r\n" in stream
+            for reader in (whole, unread):
+                answer = await reader.read()
+                assert answer.startswith(b"HTTP/1.1 503 ")
+                assert b"retry-after: 5\r\n" in answer
             assert await child.wait() == 0
-            writer.close()
+            for writer in (stream_writer, whole_writer, unread_writer):
+                writer.close()
 
     asyncio.run(bounded(scenario()))
 

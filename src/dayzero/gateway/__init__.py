@@ -2,6 +2,7 @@
 
 app          routes, middleware and what they share, composed
 server       a socket, signals and draining
+protocol     one connection: what is bounded before and after an application sees it
 config       what a gateway is told, and the limits of a request
 middleware   what every request passes: identity, errors, keys, bounds
 exchange     what one HTTP exchange has come to

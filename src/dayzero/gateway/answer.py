@@ -1,8 +1,7 @@
 """An answer over ASGI: the same deltas as server-sent events or collected into one body.
 
 Sends ASGI messages itself, one for each delta, without a task or a queue between an event and the socket. Beside the
-work runs one watcher, which notices that the client has gone, keeps a silent stream alive, and gives up a connection
-that nobody reads.
+work runs one watcher, which notices that the client has gone and keeps a silent stream alive.
 """
 
 import asyncio
@@ -15,7 +14,7 @@ from starlette.types import Message, Receive, Scope, Send
 from dayzero.clock import Clock
 from dayzero.gateway import exchange
 from dayzero.gateway.config import GatewayConfig
-from dayzero.gateway.errors import ClientGone, error_object, reply_to, root_cause
+from dayzero.gateway.errors import ClientGone, end_of_request, error_object, reply_to, root_cause
 from dayzero.gateway.generate import Generator, Usage, Work
 from dayzero.gateway.stream import Delta
 
@@ -53,17 +52,18 @@ class EventStreamWriter:
         self._opening = opening
         self._clock = clock
         self.is_started = False
-        self.waiting_since_s: float | None = None  # of a write that the client has not taken yet
+        self.is_writing = False  # something that the client has no room for yet
         self.last_write_s = clock.now_s()
 
     async def write(self, events: bytes, *, more: bool = True) -> None:
-        self.waiting_since_s = self.last_write_s = self._clock.now_s()
+        self.is_writing = True
+        self.last_write_s = self._clock.now_s()
         if not self.is_started:
             self.is_started = True
             events = self._opening + events
             await self._send(_start(b"text/event-stream; charset=utf-8", (b"cache-control", b"no-cache")))
         await self._send({"type": "http.response.body", "body": events, "more_body": more})
-        self.waiting_since_s = None
+        self.is_writing = False
 
 
 async def answer_stream(
@@ -85,24 +85,20 @@ async def answer_stream(
         await writer.write(form.chunk(delta))
 
     async def on_quiet() -> None:
-        now_s = clock.now_s()
-        if writer.waiting_since_s is not None:
-            if now_s - writer.waiting_since_s >= config.write_timeout_s:
-                raise ClientGone
-        elif now_s - writer.last_write_s >= config.keep_alive_s / 2:
+        if not writer.is_writing and clock.now_s() - writer.last_write_s >= config.keep_alive_s / 2:
             await writer.write(KEEP_ALIVE)
 
     this = exchange.of(scope)
     try:
         usage = await until_disconnect(generator.run(work, streams, write), receive, config.keep_alive_s, on_quiet)
-    except Exception as raised:
-        error = root_cause(raised)
+    except (Exception, asyncio.CancelledError) as raised:  # noqa: BLE001 - whatever it was, the client is told
+        error = end_of_request(raised)
         if isinstance(error, ClientGone) or not writer.is_started:
             raise error from None
         this.status = reply_to(error).status
         event = b"data: " + msgspec.json.encode({"error": error_object(error)}) + b"\n\n"
         await writer.write(event + DONE, more=False)
-        raise
+        raise error from None
     finally:
         this.output_tokens = sum(stream.num_tokens for stream in streams)
     await writer.write(form.closing(usage) + DONE, more=False)

@@ -41,7 +41,7 @@ class GatewayConfig:
     default_max_tokens  of a chat that does not say; less where the context is shorter
     request_timeout_s   from the first byte of a request to its last token
     write_timeout_s     how long a client may leave a full connection unread
-    keep_alive_s        silence after which a stream gets a comment, and how often write time-outs are looked for
+    keep_alive_s        silence after which a stream gets a comment
     drain_timeout_s     how long streams may go on after SIGTERM
     strict              an unknown field is an error instead of a response header
     """

@@ -7,13 +7,14 @@ paths or object representations leave (CVE-2026-22778). Official clients retry 4
 where a retry is useless, `x-should-retry: false` says so.
 """
 
+import asyncio
 import math
 from dataclasses import dataclass
 
 import msgspec
 from starlette.exceptions import HTTPException
 
-from dayzero.errors import CapacityError, DayzeroError, ReplicaLost, RequestError
+from dayzero.errors import CapacityError, DayzeroError, Draining, ReplicaLost, RequestError
 
 OUR_FAULT = "the server had an error while processing your request"
 CLIENT_GONE_STATUS = 499  # never sent: nobody is there; for the log and the metrics
@@ -107,6 +108,13 @@ def root_cause(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+def end_of_request(error: BaseException) -> BaseException:
+    """What ended a request that raised this. Only a server that shuts down cancels one."""
+    if isinstance(error, asyncio.CancelledError):
+        return Draining("the server is shutting down", retry_after_s=5.0)
+    return root_cause(error)
 
 
 _HTTP_SENTENCES = {

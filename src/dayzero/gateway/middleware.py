@@ -7,6 +7,7 @@ Authenticate   a key for every path but /health, decided on the raw path of the 
 BoundBody      bytes counted as they stream in
 """
 
+import asyncio
 import hashlib
 import hmac
 import logging
@@ -15,14 +16,13 @@ from collections.abc import Sequence
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dayzero.clock import Clock
-from dayzero.errors import BodyTooLarge, Unauthorized
+from dayzero.errors import BodyTooLarge, CapacityError, Unauthorized
 from dayzero.gateway import exchange
-from dayzero.gateway.errors import CLIENT_GONE_STATUS, ClientGone, HeadersTooLarge, Reply, reply_to, root_cause
+from dayzero.gateway.errors import CLIENT_GONE_STATUS, ClientGone, HeadersTooLarge, Reply, end_of_request, reply_to
 from dayzero.gateway.metrics import Metrics
 
 log = logging.getLogger(__name__)
 
-ABORT = "dayzero.abort"  # extension of a scope: a function that cuts the connection, whatever is still unsent
 OPEN_PATHS = frozenset({"/health"})
 _MAX_IGNORED_CHARS = 1024
 
@@ -96,17 +96,14 @@ class ErrorBoundary:
         try:
             check_headers(scope, self._header_bytes)
             await self._app(scope, receive, watched_send)
-        except Exception as raised:
-            error = root_cause(raised)
+        except (Exception, asyncio.CancelledError) as raised:
+            error = end_of_request(raised)
             this = exchange.of(scope)
             if isinstance(error, ClientGone):
                 this.status = CLIENT_GONE_STATUS
-                cut = scope.get("extensions", {}).get(ABORT)
-                if cut is not None:
-                    cut()  # closing would wait for a client that does not read
                 return
             reply = reply_to(error)
-            if reply.status >= 500:
+            if reply.status >= 500 and not isinstance(error, CapacityError):
                 log.error("request failed", extra={"id": this.id}, exc_info=error)
             if not is_started:
                 await send_reply(send, reply)

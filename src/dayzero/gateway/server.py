@@ -1,6 +1,7 @@
 """One gateway on one socket, until SIGTERM or SIGINT.
 
-    signal -> nothing new is admitted (503) -> what runs finishes, up to drain_timeout_s -> the socket closes -> return
+    signal -> nothing new is admitted (503) -> what runs finishes, up to drain_timeout_s -> the rest is told (503)
+           -> the socket closes -> return
 
 A second signal cuts the wait short.
 """
@@ -12,22 +13,22 @@ import logging
 import signal
 import socket
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dayzero.errors import ConfigError
 from dayzero.gateway.app import Gateway
-from dayzero.gateway.config import GatewayConfig, Limits
-from dayzero.gateway.errors import HeadersTooLarge, reply_to, root_cause
-from dayzero.gateway.middleware import ABORT
+from dayzero.gateway.config import GatewayConfig
+from dayzero.gateway.errors import root_cause
+from dayzero.gateway.protocol import BoundedProtocol
 
 log = logging.getLogger(__name__)
 
 _KEEP_ALIVE_CONNECTION_S = 75  # longer than the usual load balancer's, so that it closes first
-_REFUSED_LINGER_S = 2.0  # a client that still sends sees the answer before the connection goes
-_CUT_OFF_S = 1  # for requests that were cancelled to clean up
+# Its connections inherit it. The system would let megabytes wait in there for a client that does not read, and then
+# say nothing of one that reads slowly until megabytes have gone.
+_SEND_BUFFER_BYTES = 2**18
+_CUT_OFF_S = 1  # for requests that were cancelled to say so
 
 
 def bind(config: GatewayConfig) -> socket.socket:
@@ -40,6 +41,7 @@ def bind(config: GatewayConfig) -> socket.socket:
         raise ConfigError(f"no such host: {config.host} ({error.strerror})") from None
     listener = socket.socket(family, kind, protocol)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
     try:
         listener.bind(address)
     except OSError as error:
@@ -73,6 +75,8 @@ async def serve(
                 await gateway.admission.wait_until_empty()
         except TimeoutError:
             log.warning("requests cut off", extra={"requests": gateway.admission.in_flight})
+        for request in server.server_state.tasks:  # those that have not even been read, too
+            request.cancel()
         server.should_exit = True
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -93,7 +97,7 @@ def create_server(gateway: Gateway, config: GatewayConfig) -> "DrainableServer":
     return DrainableServer(
         uvicorn.Config(
             gateway.app,
-            http=functools.partial(BoundedProtocol, limits=config.limits),  # type: ignore[arg-type]
+            http=functools.partial(BoundedProtocol, bounds=config),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
             access_log=False,
@@ -123,71 +127,6 @@ async def _run(
         raise _in_use(config, error) from None
     on_started()
     await server.serve(sockets=[listener])
-
-
-class BoundedProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP protocol with what an application cannot do for itself.
-
-    Headers are gathered inside the parser, before anything can refuse them: here their bytes are bounded
-    (CVE-2025-48956), and their time. And a connection that nobody reads can be cut, by the scope's extension ABORT.
-    """
-
-    def __init__(self, *args: Any, limits: Limits, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._limits = limits
-        self._held_bytes = 0  # fed since the parser last gave something away: a header, a path, a trailer that grows
-        self._is_refused = False
-        self._head_timer: asyncio.TimerHandle | None = None  # runs while a request's head is awaited
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self._await_head()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._cancel_head_timer()
-        super().connection_lost(exc)
-
-    def data_received(self, data: bytes) -> None:
-        if self._is_refused:
-            return
-        self._held_bytes += len(data)
-        super().data_received(data)
-        if self._held_bytes > self._limits.header_bytes and not self.transport.is_closing():
-            self._refuse()
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self.scope["extensions"] = {ABORT: self.transport.abort}  # type: ignore[dict-item]
-        if self._head_timer is None:
-            self._await_head()
-
-    def on_headers_complete(self) -> None:
-        self._held_bytes = 0
-        self._cancel_head_timer()
-        super().on_headers_complete()
-
-    def on_body(self, body: bytes) -> None:
-        self._held_bytes = 0
-        super().on_body(body)
-
-    def on_message_complete(self) -> None:
-        self._held_bytes = 0
-        super().on_message_complete()
-
-    def _await_head(self) -> None:
-        self._head_timer = self.loop.call_later(self._limits.head_read_s, self.transport.close)
-
-    def _cancel_head_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-    def _refuse(self) -> None:
-        self._is_refused = True
-        reply = reply_to(HeadersTooLarge(f"request headers too large (limit: {self._limits.header_bytes} bytes)"))
-        headers = b"".join(b"%s: %s\r\n" % header for header in (*reply.headers, (b"connection", b"close")))
-        self.transport.write(b"HTTP/1.1 431 Request Header Fields Too Large\r\n%s\r\n%s" % (headers, reply.body))
-        self.loop.call_later(_REFUSED_LINGER_S, self.transport.close)
 
 
 def _in_use(config: GatewayConfig, error: OSError) -> ConfigError:
