@@ -8,7 +8,7 @@ from starlette.types import Message
 
 from dayzero.clock import FakeClock
 from dayzero.core.events import FinishReason, TokenEvent
-from dayzero.gateway.answer import EventStreamWriter, until_disconnect
+from dayzero.gateway.answer import WRITE_ASIDE_FROM_SCORED, EventStreamWriter, until_disconnect
 from dayzero.gateway.errors import ClientGone
 from dayzero.gateway.generate import Usage
 from dayzero.wire.messages import Submit
@@ -147,6 +147,13 @@ def test_a_lost_replica_is_a_503_and_later_requests_are_refused_at_once() -> Non
     assert response.status_code == 503
     assert response.json()["error"]["code"] == "replica_lost"
     assert this.replica.submits == []
+
+
+def test_a_long_plain_answer_is_written_like_a_short_one() -> None:
+    text = "x" * WRITE_ASIDE_FROM_SCORED
+    answer = stand(says(text)).complete(logprobs=1).json()["choices"][0]
+    assert answer["text"] == text
+    assert answer["logprobs"]["tokens"] == [*text, "<|eos|>"]
 
 
 def test_a_stream_is_one_message_for_each_delta() -> None:

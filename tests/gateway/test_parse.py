@@ -25,7 +25,7 @@ RULES = FieldRules(neutral={"suffix": ("",), "tools": ([],)}, harmless=frozenset
 
 
 def parse(body: bytes, *, strict: bool = False) -> tuple[Sample, list[str]]:
-    return to_struct(parse_object(body, max_depth=8), Sample, RULES, strict=strict)
+    return to_struct(parse_object(body, max_depth=8, max_containers=20), Sample, RULES, strict=strict)
 
 
 @pytest.mark.parametrize(
@@ -47,12 +47,19 @@ def parse(body: bytes, *, strict: bool = False) -> tuple[Sample, list[str]]:
         b"[" * 100_000,
         b'{"name": ' + b"[" * 9 + b"]" * 9 + b"}",
         b'{"count": 123456789012345678901234567890, "name": "x"}',
+        b'{"name": "x", "items": [' + b"[]," * 20 + b"[]]}",
+        b'{"name": "\\\\", "items": [' + b"{}," * 20 + b"{}]}",
     ],
 )
 def test_what_is_no_json_object_is_the_clients_fault(body: bytes) -> None:
     with pytest.raises(RequestError) as caught:
         parse(body)
     assert caught.value.status == 400
+
+
+def test_brackets_in_a_text_are_no_containers() -> None:
+    text = '[{\\"' * 30
+    assert parse(b'{"name": "%s"}' % text.encode())[0].name == '[{"' * 30
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,19 @@
 import pytest
 
 from dayzero.errors import RequestError
-from dayzero.gateway.service import THREAD_FROM_CHARS, check_salt, derive_salt
+from dayzero.gateway.service import ENCODE_ASIDE_FROM_CHARS, PARSE_ASIDE_FROM_BYTES, check_salt, derive_salt
 from tests.gateway.stand import stand
 
 
 def test_a_long_text_is_tokenized_like_a_short_one() -> None:
-    text = "x" * (2 * THREAD_FROM_CHARS)
+    text = "x" * (2 * ENCODE_ASIDE_FROM_CHARS)
     assert stand().post("/tokenize", {"prompt": text}).json()["count"] == len(text)
+
+
+def test_a_long_body_is_parsed_like_a_short_one() -> None:
+    this = stand()
+    assert this.complete(padding="x" * PARSE_ASIDE_FROM_BYTES).headers["x-ignored-fields"] == "padding"
+    assert this.complete(n="x" * PARSE_ASIDE_FROM_BYTES).json()["error"]["param"] == "n"
 
 
 @pytest.mark.parametrize("salt", ["", "a b", "ä", "a\n", "x" * 129, "../x"])

@@ -1,4 +1,6 @@
 import random
+import sys
+import threading
 
 import pytest
 from hypothesis import given, settings
@@ -187,3 +189,23 @@ def test_decoding_inverts_encoding_where_nothing_is_normalized(text):
 
 
 ROUND_TRIP = Tokenizer.from_source(byte_level("smollm"))
+
+
+def test_encoding_a_long_text_lets_other_threads_run(tiny):
+    started, is_done = threading.Event(), []
+
+    def encode() -> None:
+        started.set()
+        tiny.encode("the quick brown fox " * 20_000, special=True)
+        is_done.append(True)
+
+    interval_s = sys.getswitchinterval()
+    sys.setswitchinterval(60.0)  # so that a thread runs until it lets others
+    try:
+        thread = threading.Thread(target=encode)
+        thread.start()
+        started.wait()
+        assert not is_done
+        thread.join()
+    finally:
+        sys.setswitchinterval(interval_s)

@@ -12,6 +12,7 @@ fields       the fields common to text APIs, and the sampling parameters that th
 service      what the views of text APIs share
 generate     the choices of one request at an engine
 stream       token events of one choice to text, log-probs and an end
+aside        long work beside the event loop
 answer       deltas as server-sent events or as one body
 admission    how many requests may be in the system
 metrics      Prometheus

@@ -13,6 +13,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from dayzero.clock import Clock
 from dayzero.gateway import exchange
+from dayzero.gateway.aside import aside
 from dayzero.gateway.config import GatewayConfig
 from dayzero.gateway.errors import ClientGone, end_of_request, error_object, reply_to, root_cause
 from dayzero.gateway.generate import Generator, Usage, Work
@@ -20,6 +21,7 @@ from dayzero.gateway.stream import Delta
 
 DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": keep-alive\n\n"
+WRITE_ASIDE_FROM_SCORED = 256  # log-probs with twenty alternatives each: about 10 ms
 
 
 class Format(Protocol):
@@ -118,7 +120,9 @@ async def answer_whole(
         usage = await until_disconnect(generator.run(work, streams, collect), receive, config.keep_alive_s, _nothing)
     finally:
         exchange.of(scope).output_tokens = sum(stream.num_tokens for stream in streams)
-    await send_json(send, form.whole(choices, usage))
+    num_scored = sum(len(delta.scored) for deltas in choices for delta in deltas)
+    body = await aside(lambda: form.whole(choices, usage), is_long=num_scored >= WRITE_ASIDE_FROM_SCORED)
+    await send_json(send, body)
 
 
 async def until_disconnect(

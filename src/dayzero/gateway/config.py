@@ -11,6 +11,7 @@ class Limits:
 
     header_bytes      of all names and values together (CVE-2025-48956)
     body_bytes        counted while it streams in; Content-Length is not trusted
+    json_containers   arrays and objects: each costs many times the bytes that it takes in a body
     choices           `n`, for each of the prompts
     chars_per_token   a text longer than this many characters for each token of the context is not even tokenized
     head_read_s       time for a client to deliver its headers, and to say anything on a new connection
@@ -22,6 +23,7 @@ class Limits:
     head_read_s: float = 30.0
     body_read_s: float = 60.0
     json_depth: int = 64
+    json_containers: int = 65536
     messages: int = 2048
     prompts: int = 64
     choices: int = 16

@@ -15,6 +15,7 @@ from dayzero.gateway.errors import BodyTooSlow, ClientGone, UnsupportedParameter
 T = TypeVar("T", bound=msgspec.Struct)
 
 _PLACE = re.compile(r" - at (?:`key` in )?`\$\.?([^`]*)`$")
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 MAX_INTEGER_BITS = 64
 _MAX_NAMES = 20
@@ -48,8 +49,10 @@ async def read_body(receive: Receive, *, within_s: float) -> bytes:
         raise BodyTooSlow(f"the body did not arrive within {within_s:g} s") from None
 
 
-def parse_object(body: bytes, *, max_depth: int) -> dict[str, Any]:
+def parse_object(body: bytes, *, max_depth: int, max_containers: int) -> dict[str, Any]:
     """A JSON object without the fields that are null: for an optional field, null and absent are the same."""
+    if _num_containers(body, max_containers) > max_containers:
+        raise RequestError(f"too many JSON arrays and objects (limit: {max_containers})")
     try:
         value = msgspec.json.decode(body)
     except RecursionError:
@@ -80,6 +83,15 @@ def to_struct(fields: dict[str, Any], kind: type[T], rules: FieldRules, *, stric
         param = place[1].split("[...]")[0].split(".")[0] if place and "[...]" in place[1] else place and place[1]
         what = _PLACE.sub("", message)
         raise RequestError(f"{what[:1].lower()}{what[1:]}", param=param or _missing_field(message)) from None
+
+
+def _num_containers(body: bytes, limit: int) -> int:
+    """How many arrays and objects a body has, counted before any is made; roughly if there are no more than `limit`."""
+    count = body.count(b"[") + body.count(b"{")
+    if count > limit:  # some may be text
+        bare = _STRING.sub(b"", body)
+        count = bare.count(b"[") + bare.count(b"{")
+    return count
 
 
 def _missing_field(message: str) -> str | None:

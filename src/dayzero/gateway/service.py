@@ -1,6 +1,5 @@
 """What the views of text APIs share: from a body to a typed request, from text to tokens, from work to an answer."""
 
-import asyncio
 import hashlib
 import hmac
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from dayzero.errors import ReplicaLost, RequestError, UnknownModel
 from dayzero.gateway import exchange
 from dayzero.gateway.admission import Admission
 from dayzero.gateway.answer import Format, answer_stream, answer_whole
+from dayzero.gateway.aside import aside
 from dayzero.gateway.config import GatewayConfig
 from dayzero.gateway.fields import GenerationFields, Terms
 from dayzero.gateway.generate import Generator, Prompt, Work
@@ -27,8 +27,9 @@ from dayzero.text.tokenizer import Tokenizer
 T = TypeVar("T", bound=msgspec.Struct)
 R = TypeVar("R")
 
-# Below this, tokenizing takes less than handing it to a thread and back.
-THREAD_FROM_CHARS = 4096
+# Below these, the work takes less than handing it to a thread and back.
+ENCODE_ASIDE_FROM_CHARS = 4096
+PARSE_ASIDE_FROM_BYTES = 2**16
 _SALT_CHARS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-")
 _MAX_SALT_CHARS = 128
 
@@ -57,15 +58,19 @@ class TextService:
         """The typed body of a request. RequestError names the field at fault."""
         limits = self.config.limits
         body = await read_body(receive, within_s=limits.body_read_s)
-        fields = parse_object(body, max_depth=limits.json_depth)
-        request, ignored = to_struct(fields, kind, rules, strict=self.config.strict)
+
+        def parse() -> tuple[object, T, list[str]]:
+            fields = parse_object(body, max_depth=limits.json_depth, max_containers=limits.json_containers)
+            return fields.get("model"), *to_struct(fields, kind, rules, strict=self.config.strict)
+
+        model, request, ignored = await aside(parse, is_long=len(body) >= PARSE_ASIDE_FROM_BYTES)
         exchange.of(scope).ignored_fields += ignored
-        self._check_model(fields.get("model"))
+        self._check_model(model)
         return request
 
     async def tokenize(self, num_chars: int, encode: Callable[[], R]) -> R:
         """Call `encode`, which works on so many characters, where it does not keep the loop from others."""
-        return await asyncio.to_thread(encode) if num_chars >= THREAD_FROM_CHARS else encode()
+        return await aside(encode, is_long=num_chars >= ENCODE_ASIDE_FROM_CHARS)
 
     async def answer(
         self,

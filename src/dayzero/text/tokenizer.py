@@ -4,13 +4,20 @@ Immutable and safe to share between threads: what is filled in later are caches 
 ids between `vocab_size` and the width of a model's output, which padded vocabularies have, stand for no bytes.
 """
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Self
 
+from tokenizers import Tokenizer as RawTokenizer
+
 from dayzero.text.source import TokenizerSource
 from dayzero.text.vocabulary import Vocabulary, build, piece_bytes
+
+# The library reads it at its first use. It is given one text at a time and needs no threads of its own, of which it
+# would warn in every child that is forked later.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 class _ByteTable(dict[int, bytes]):
@@ -66,9 +73,9 @@ class Tokenizer:
         """
         tokenizer = self._vocabulary.marked if special else self._vocabulary.plain
         try:
-            ids: list[int] = tokenizer.encode(text, add_special_tokens=False).ids
+            ids = _encoded(tokenizer, text)
         except TypeError:  # what the library raises for a lone surrogate
-            ids = tokenizer.encode(_without_lone_surrogates(text), add_special_tokens=False).ids
+            ids = _encoded(tokenizer, _without_lone_surrogates(text))
         if not special and not self._markup_ids.isdisjoint(ids):
             return self._spelt_out(ids)
         return ids
@@ -117,8 +124,14 @@ class Tokenizer:
                 spelt.append(token)
                 continue
             for character in self._raw[token].decode():
-                spelt.extend(self._vocabulary.plain.encode(character, add_special_tokens=False).ids)
+                spelt.extend(_encoded(self._vocabulary.plain, character))
         return spelt
+
+
+def _encoded(tokenizer: RawTokenizer, text: str) -> list[int]:
+    """As a batch of one, the only form in which the library lets other threads of Python run meanwhile."""
+    ids: list[int] = tokenizer.encode_batch_fast([text], add_special_tokens=False)[0].ids
+    return ids
 
 
 def _without_lone_surrogates(text: str) -> str:

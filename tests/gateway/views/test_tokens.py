@@ -38,6 +38,7 @@ def test_text_survives_the_round_trip(text: str) -> None:
         ("/detokenize", {"tokens": [260]}),
         ("/detokenize", {"tokens": [-1]}),
         ("/detokenize", {"tokens": ["a"]}),
+        ("/detokenize", {"tokens": [104] * 513}),
     ],
 )
 def test_a_bad_body_is_a_400(path: str, body: object) -> None:

@@ -74,7 +74,7 @@ class TokenizeView:
 
 
 class DetokenizeView:
-    """Ids to text, special tokens included."""
+    """Ids to text, special tokens included; no more than a context has, which bounds the text."""
 
     def __init__(self, service: TextService) -> None:
         self._service = service
@@ -82,6 +82,8 @@ class DetokenizeView:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._service
         request = await service.read(scope, receive, DetokenizeRequest, FieldRules(neutral={}))
+        if len(request.tokens) > service.context:
+            raise RequestError(f"too many tokens: {len(request.tokens)} (limit: {service.context})", param="tokens")
         if request.tokens:
             check_prompt(request.tokens, service.replica.spec.vocab_size, param="tokens")
         text = service.tokenizer.decode(request.tokens, skip_special=False)
