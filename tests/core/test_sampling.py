@@ -56,3 +56,11 @@ def test_a_prompt_has_tokens_and_only_those_of_the_model() -> None:
     for prompt in ([], [-1], [0, VOCAB]):
         with pytest.raises(RequestError, match="prompt"):
             check_prompt(prompt, VOCAB)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "bounds"), [("max_tokens", 0, "1 to 2147483647"), ("temperature", 2.5, "0 to 2")]
+)
+def test_bounds_are_written_out(field: str, value: float, bounds: str) -> None:
+    with pytest.raises(RequestError, match=rf"\(allowed: {bounds}\)"):
+        check(params(**{field: value}), VOCAB)

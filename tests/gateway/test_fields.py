@@ -68,6 +68,7 @@ def test_a_negative_seed_is_the_unsigned_one_with_the_same_bits() -> None:
         ("min_tokens", 6),
         ("min_tokens", -1),
         ("seed", -(2**63) - 1),
+        ("seed", 2**64),
         ("logit_bias", {100: 1.0}),
         ("logit_bias", {1: 101.0}),
         ("stop_token_ids", [100]),
@@ -112,8 +113,9 @@ def test_max_tokens_that_do_not_fit_are_refused_with_the_numbers() -> None:
 
 
 def test_a_prompt_that_leaves_no_room_is_refused_with_the_numbers() -> None:
-    with pytest.raises(ContextTooLong, match=r"60 prompt tokens .* \(limit: 60\)"):
-        resolve_max_tokens(None, 100, prompt_tokens=60, context=60, param="p")
+    for asked, least in ((None, 1), (1, 1), (0, 0)):
+        with pytest.raises(ContextTooLong, match=rf"61 prompt tokens \+ {least} to generate \(limit: 60\)"):
+            resolve_max_tokens(asked, 100, prompt_tokens=61, context=60, param="p")
 
 
 def test_a_full_context_without_output_is_fine() -> None:

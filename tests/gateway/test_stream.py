@@ -131,7 +131,7 @@ def test_an_echo_comes_first_with_its_scores_and_shifts_the_offsets() -> None:
         logprobs=[Logprob(33, -0.5, 1)],
         prompt_logprobs=[None, Logprob(105, -0.5, 1)],
     )
-    text, _, scored, _ = collect([event], StreamRules(scored=True), Echo("hi", [104, 105]))
+    text, _, scored, _ = collect([event], StreamRules(scored=True), Echo("hi", [104, 105], shows_special=True))
     assert (text, scored) == ("hi!", [(104, 0), (105, 1), (33, 2)])
 
 

@@ -80,4 +80,8 @@ def check_prompt(tokens: Sequence[int], vocab_size: int, *, param: str = "prompt
 
 def _within(name: str, value: float, low: float, high: float) -> None:
     if not math.isfinite(value) or not low <= value <= high:
-        raise RequestError(f"{name} out of range: {value} (allowed: {low:g} to {high:g})", param=name)
+        raise RequestError(f"{name} out of range: {value} (allowed: {_plain(low)} to {_plain(high)})", param=name)
+
+
+def _plain(bound: float) -> str:
+    return str(bound) if isinstance(bound, int) else f"{bound:g}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from dayzero.checkpoint.config import GenerationDefaults
-from dayzero.core.sampling import SamplingParams, check
+from dayzero.core.sampling import SEED_RANGE, SamplingParams, check
 from dayzero.errors import ContextTooLong, RequestError
 from dayzero.gateway.config import Limits
 
@@ -95,7 +95,7 @@ class Terms:
     num_choices: int  # for each prompt
     stops: tuple[str, ...]
     include_usage: bool
-    seed: int  # the client's, else drawn: one for all prompts and choices, so that the answer can be had again
+    seed: int  # the client's, else drawn: one for the whole request, so that the answer can be had again
 
 
 def terms_of(fields: GenerationFields, limits: Limits) -> Terms:
@@ -150,10 +150,10 @@ def sampling_params(
 def resolve_max_tokens(asked: int | None, default: int, *, prompt_tokens: int, context: int, param: str) -> int:
     """How many tokens may be generated. ContextTooLong if what was asked does not fit, or no token does."""
     room = context - prompt_tokens
-    wanted = default if asked is None else asked
-    if room < (1 if asked is None else 0) or (asked is not None and asked > room):
-        raise ContextTooLong(prompt_tokens=prompt_tokens, max_tokens=max(wanted, 1), limit=context, param=param)
-    return wanted if asked is not None else min(default, room)
+    least = 1 if asked is None else max(asked, 0)
+    if least > room:
+        raise ContextTooLong(prompt_tokens=prompt_tokens, max_tokens=least, limit=context, param=param)
+    return min(default, room) if asked is None else asked
 
 
 def check_text_size(num_chars: int, *, context: int, limits: Limits, param: str) -> None:
@@ -180,9 +180,9 @@ def _stops(stop: str | list[str] | None, limits: Limits) -> tuple[str, ...]:
 def _seed(seed: int | None) -> int:
     if seed is None:
         return secrets.randbits(63)
-    if seed < _SEED_LOW:
+    if not _SEED_LOW <= seed < SEED_RANGE:
         raise RequestError(f"seed out of range: {seed} (allowed: 64-bit integers)", param="seed")
-    return seed % 2**64
+    return seed % SEED_RANGE
 
 
 def _top_k(asked: int | None, default: int | None) -> int:

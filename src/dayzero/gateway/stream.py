@@ -59,10 +59,14 @@ class StreamRules:
 
 @dataclass(frozen=True, slots=True)
 class Echo:
-    """A prompt that is shown before its output."""
+    """A prompt that is shown before its output.
+
+    shows_special   its control tokens are part of the text: it was given as text
+    """
 
     text: str
     tokens: Sequence[int]
+    shows_special: bool
 
 
 class ChoiceStream:
@@ -178,12 +182,15 @@ class ChoiceStream:
         echo, self._echo = self._echo, None
         if event.prompt_logprobs is None:
             return _EchoDelta(echo.text, [])
-        detokenizer = Detokenizer(self._tokenizer, skip_special=self._rules.skip_special)
+        detokenizer = Detokenizer(self._tokenizer, skip_special=not echo.shows_special)
+        lengths = [len(detokenizer.push((token,))) for token in echo.tokens]
+        offset = (
+            len(echo.text) - sum(lengths) - len(detokenizer.finish())
+        )  # below 0: a beginning-of-sequence token that nobody wrote
         scored: list[Scored] = []
-        offset = 0
-        for token, logprob in zip(echo.tokens, event.prompt_logprobs, strict=True):
-            scored.append(Scored(token, offset, logprob))
-            offset += len(detokenizer.push((token,)))
+        for token, length, logprob in zip(echo.tokens, lengths, event.prompt_logprobs, strict=True):
+            scored.append(Scored(token, max(0, offset), logprob))
+            offset += length
         return _EchoDelta(echo.text, scored)
 
 

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from dayzero.core.events import FinishReason
-from tests.gateway.stand import EOS, says, sse, stand
+from tests.gateway.stand import EOS, START, says, sse, stand
 
 
 def test_a_plain_answer_has_every_field_that_clients_read() -> None:
@@ -149,3 +149,25 @@ def test_a_bad_value_is_a_400_that_names_its_field(prompt: object, fields: dict[
     assert response.json()["error"]["param"] == param
     assert this.replica.submits == []
     assert this.gateway.admission.in_flight == 0
+
+
+def test_equal_prompts_have_noise_of_their_own_and_the_seed_brings_all_of_it_back() -> None:
+    this = stand()
+    first = this.complete(["hi", "hi"])
+    again = this.complete(["hi", "hi"], seed=int(first.headers["x-seed"]))
+    drawn, given = [[submit.params.seed for submit in this.replica.submits[i : i + 2]] for i in (0, 2)]
+    assert len(set(drawn)) == 2
+    assert sorted(drawn) == sorted(given)
+    assert again.headers["x-seed"] == first.headers["x-seed"]
+    this.complete(["hi", "hi"], seed=-1)
+    assert {submit.params.seed for submit in this.replica.submits[4:]} == {2**64 - 1, 0}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "offsets"),
+    [("<|start|>hi", [0, 9, 10, 11]), ([START, 104, 105], [0, 0, 1, 2]), ([104, 0xC3], [0, 1, 2])],
+)
+def test_offsets_point_into_the_text_that_is_shown(prompt: object, offsets: list[int]) -> None:
+    choice = stand(says("!", FinishReason.LENGTH)).complete(prompt, echo=True, logprobs=0).json()["choices"][0]
+    assert choice["logprobs"]["text_offset"] == offsets
+    assert choice["text"][offsets[-1] :] == "!"

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from dayzero.core.sampling import MAX_LOGPROBS, check_prompt
+from dayzero.core.sampling import MAX_LOGPROBS, SEED_RANGE, check_prompt
 from dayzero.errors import RequestError
 from dayzero.gateway.config import Limits
 from dayzero.gateway.fields import (
@@ -72,7 +72,10 @@ class CompletionView:
         check_request(request)
         given = prompts_of(request.prompt, service.config.limits)
         with service.admission.admit(terms.num_choices * len(given)):
-            prompts = [await self._prompt(request, prompt, terms.seed) for prompt in given]
+            prompts = [
+                await self._prompt(request, prompt, (terms.seed + number) % SEED_RANGE)  # equal prompts differ
+                for number, prompt in enumerate(given)
+            ]
             rules = StreamRules(
                 stops=terms.stops,
                 show_stop=bool(request.include_stop_str_in_output),
@@ -123,9 +126,11 @@ class CompletionView:
     def _echo(self, request: CompletionRequest, given: RawPrompt, tokens: list[int]) -> Echo | None:
         if not request.echo:
             return None
-        skip_special = request.skip_special_tokens is not False
-        text = given if isinstance(given, str) else self._service.tokenizer.decode(tokens, skip_special=skip_special)
-        return Echo(text, tokens)
+        if isinstance(given, str):
+            return Echo(given, tokens, shows_special=True)
+        shows_special = request.skip_special_tokens is False
+        text = self._service.tokenizer.decode(tokens, skip_special=not shows_special)
+        return Echo(text, tokens, shows_special)
 
 
 def check_request(request: CompletionRequest) -> None:
