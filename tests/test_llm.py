@@ -1,7 +1,9 @@
 """The in-process API on the embedded model."""
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from dayzero import LLM
@@ -109,6 +111,53 @@ def test_what_cannot_be_asked_is_refused_by_name(llm: LLM) -> None:
         llm.generate(prompt_token_ids=[[10**6]], max_tokens=1)
     with pytest.raises(RequestError, match="empty"):
         llm.generate(prompt_token_ids=[[]], max_tokens=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "param"),
+    [
+        ({"n": 0}, "n"),
+        ({"n": "2"}, "n"),
+        ({"max_tokens": 5.5}, "max_tokens"),
+        ({"stop": 5}, "stop"),
+        ({"seed": 2**64}, "seed"),
+        ({"logprobs": True}, "logprobs"),
+        ({"logit_bias": [1]}, "logit_bias"),
+        ({"stream": True}, "stream"),
+        ({"unknown": 1}, "unknown"),
+    ],
+)
+def test_an_option_of_a_wrong_kind_is_refused_by_name(llm: LLM, options: dict[str, Any], param: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        llm.generate("x", **options)
+    assert caught.value.param == param
+
+
+@pytest.mark.parametrize("prompts", [5, [[["a"]]], [b"ab"], [5.5], [None], "", [[]], [[5.5]]])
+def test_what_is_no_prompt_is_refused(llm: LLM, prompts: Any) -> None:
+    with pytest.raises(RequestError):
+        llm.generate(prompts, max_tokens=1)
+    with pytest.raises(RequestError):
+        llm.chat(["hi"])  # type: ignore[list-item]
+    assert llm.generate("x", max_tokens=1)[0].finish_reason == "length"
+
+
+def test_one_prompt_may_be_given_as_token_ids_of_any_kind(llm: LLM) -> None:
+    (plain,) = llm.generate([504, 3575], max_tokens=2, temperature=0.0)
+    (array,) = llm.generate(prompt_token_ids=[np.array([504, 3575])], max_tokens=2, temperature=0.0)
+    assert plain == array
+    assert {type(token) for token in array.prompt_token_ids} == {int}
+
+
+def test_no_number_of_prompts_is_too_many(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dayzero.llm.MAX_SUBMITTED", 3)
+    results = llm.generate([f"{number}" for number in range(10)], max_tokens=2, temperature=0.0)
+    assert [result.text for result in results] == [
+        llm.generate(f"{number}", max_tokens=2, temperature=0.0)[0].text for number in range(10)
+    ]
+    with pytest.raises(ContextTooLong):
+        llm.generate(prompt_token_ids=[[5]] * 10 + [[5] * 513])
+    assert llm.generate("x", max_tokens=1)[0].finish_reason == "length"
 
 
 def test_a_model_that_is_not_there_says_what_to_name() -> None:

@@ -6,9 +6,10 @@
 One `LLM` belongs to one thread. Requests that are given together, and streams that are read alternately, are batched.
 """
 
+import operator
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, Unpack
@@ -23,6 +24,7 @@ from dayzero.engine.build import build_engine
 from dayzero.errors import RequestError
 from dayzero.gateway.config import Limits
 from dayzero.gateway.fields import GenerationFields, resolve_max_tokens, sampling_params, terms_of
+from dayzero.gateway.parse import FieldRules, to_struct
 from dayzero.gateway.stream import ChoiceStream, Delta, StreamRules
 from dayzero.text.chat import encode_chat
 from dayzero.text.conversation import conversation
@@ -31,6 +33,7 @@ from dayzero.text.tokenizer import Tokenizer
 from dayzero.wire.messages import Submit
 
 DEFAULT_MAX_TOKENS = 256
+MAX_SUBMITTED = 1024  # requests with the engine, whose own queue is bounded; the others wait here
 
 Messages = Sequence[Mapping[str, object]]
 Prompt = str | Sequence[int]
@@ -134,6 +137,8 @@ class LLM:
         self._template = None if source is None else ChatTemplate(source, checkpoint.tokenizer.named_tokens)
         self._salt = secrets.token_hex(8)
         self._running: dict[RequestId, _Running] = {}
+        self._queue: dict[RequestId, Submit] = {}  # not with the engine yet, in order
+        self._num_submitted = 0  # with the engine, and without a terminal event so far
 
     def generate(
         self,
@@ -143,18 +148,18 @@ class LLM:
         **options: Unpack[SamplingOptions],
     ) -> list[Result]:
         """Complete each prompt. Results come in the order of the prompts, the `n` choices of one side by side."""
-        return self._finish([self._encode(p) for p in _prompts(prompts, prompt_token_ids)], options)
+        return self._finish([self._encode(p) for p in _prompts(prompts, prompt_token_ids)], _fields(options))
 
     def chat(
         self, messages: Messages, *, tools: Messages | None = None, **options: Unpack[SamplingOptions]
     ) -> list[Result]:
         """Answer a conversation: one result for each of the `n` choices."""
-        return self._finish([self._encode_chat(messages, tools)], options)
+        return self._finish([self._encode_chat(messages, tools)], _fields(options))
 
     def stream(self, prompt: Prompt | Messages, **options: Unpack[SamplingOptions]) -> Iterator[Delta]:
         """Yield the text of one choice as it comes. Leaving the iterator early ends the request."""
         tokens = self._encode_chat(prompt, None) if _is_chat(prompt) else self._encode(prompt)  # type: ignore[arg-type]
-        running = self._submit(tokens, options, choice=0)
+        running = self._submit(tokens, _fields(options), choice=0)
         try:
             while not running.stream.is_finished:
                 delta = running.stream.push(self._next_event(running))
@@ -164,7 +169,7 @@ class LLM:
             self._leave(running)
 
     def _encode(self, prompt: Prompt) -> list[int]:
-        return self.tokenizer.encode_prompt(prompt) if isinstance(prompt, str) else list(prompt)
+        return self.tokenizer.encode_prompt(prompt) if isinstance(prompt, str) else _token_ids(prompt)
 
     def _encode_chat(self, messages: Messages, tools: Messages | None) -> list[int]:
         if self._template is None:
@@ -173,22 +178,19 @@ class LLM:
             )
         return encode_chat(self.tokenizer, self._template, conversation(messages, tools=tools))
 
-    def _finish(self, prompts: Sequence[list[int]], options: SamplingOptions) -> list[Result]:
-        choices = options.get("n", 1)
+    def _finish(self, prompts: Sequence[list[int]], fields: "_Fields") -> list[Result]:
+        choices = terms_of(fields, Limits()).num_choices
         running: list[_Running] = []
         try:
             for prompt in prompts:
-                running.extend(self._submit(prompt, options, choice=choice) for choice in range(choices))
+                running.extend(self._submit(prompt, fields, choice=choice) for choice in range(choices))
             return [self._result(one) for one in running]
         finally:
             for one in running:
                 self._leave(one)
 
-    def _submit(self, prompt: list[int], options: SamplingOptions, *, choice: int) -> _Running:
+    def _submit(self, prompt: list[int], fields: "_Fields", *, choice: int) -> _Running:
         check_prompt(prompt, self.spec.vocab_size)
-        own = dict(options)
-        logprobs, prompt_logprobs = own.pop("logprobs", None), own.pop("prompt_logprobs", None)
-        fields = GenerationFields(**own)  # type: ignore[arg-type]
         terms = terms_of(fields, Limits())
         max_tokens = resolve_max_tokens(
             fields.max_tokens,
@@ -203,35 +205,41 @@ class LLM:
             seed=terms.seed,
             max_tokens=max_tokens,
             vocab_size=self.spec.vocab_size,
-            logprobs=logprobs,  # type: ignore[arg-type]
-            prompt_logprobs=prompt_logprobs,  # type: ignore[arg-type]
+            logprobs=fields.logprobs,
+            prompt_logprobs=fields.prompt_logprobs,
         )
         request_id = secrets.randbits(63)
         rules = StreamRules(stops=terms.stops)
         running = _Running(request_id, prompt, ChoiceStream(choice, self.tokenizer, rules), deque())
         self._running[request_id] = running
-        self._engine.submit(
-            Submit(
-                request_id=request_id,
-                prompt=prompt,
-                params=params,
-                salt=self._salt,
-                policy_version=self.spec.policy_version,
-                choice=choice,
-            )
+        self._queue[request_id] = Submit(
+            request_id=request_id,
+            prompt=prompt,
+            params=params,
+            salt=self._salt,
+            policy_version=self.spec.policy_version,
+            choice=choice,
         )
         return running
 
     def _next_event(self, running: _Running) -> TokenEvent:
         """The request's next event; everyone else's are kept for them."""
         while not running.events:
+            self._feed_engine()
             report = self._engine.step()
             assert report is not None, "a request without its terminal event"
             for event in report.events:
+                self._num_submitted -= event.finish is not None
                 owner = self._running.get(event.request_id)
                 if owner is not None:
                     owner.events.append(event)
         return running.events.popleft()
+
+    def _feed_engine(self) -> None:
+        """Submit what is queued, in order, as far as an engine has places."""
+        while self._queue and self._num_submitted < MAX_SUBMITTED:
+            self._engine.submit(self._queue.pop(next(iter(self._queue))))
+            self._num_submitted += 1
 
     def _result(self, running: _Running) -> Result:
         texts: list[str] = []
@@ -262,7 +270,23 @@ class LLM:
 
     def _leave(self, running: _Running) -> None:
         self._running.pop(running.request_id, None)
-        self._engine.abort(running.request_id)
+        if self._queue.pop(running.request_id, None) is None:
+            self._engine.abort(running.request_id)
+
+
+class _Fields(GenerationFields, frozen=True, kw_only=True):
+    """The options of a call, with their types checked."""
+
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+
+
+def _fields(options: SamplingOptions) -> _Fields:
+    for name in options:
+        if name not in SamplingOptions.__optional_keys__:
+            raise RequestError(f"no such option: {name}", param=name)
+    fields, _ = to_struct(dict(options), _Fields, FieldRules(neutral={}), strict=True)
+    return fields
 
 
 def _prompts(
@@ -274,7 +298,25 @@ def _prompts(
         return prompt_token_ids
     if isinstance(prompts, str):
         return [prompts]
-    return prompts  # type: ignore[return-value]
+    if not isinstance(prompts, Iterable):
+        raise _no_prompt()
+    several = list(prompts)
+    is_one = bool(several) and all(isinstance(token, int) for token in several)
+    return [several] if is_one else several  # type: ignore[list-item, return-value]
+
+
+def _token_ids(prompt: Iterable[int]) -> list[int]:
+    """Plain integers of whatever counts as one, such as numpy's."""
+    if isinstance(prompt, bytes):
+        raise _no_prompt()
+    try:
+        return [int(operator.index(token)) for token in prompt]
+    except TypeError:
+        raise _no_prompt() from None
+
+
+def _no_prompt() -> RequestError:
+    return RequestError("a prompt is a string or a list of token ids", param="prompts")
 
 
 def _is_chat(prompt: object) -> bool:

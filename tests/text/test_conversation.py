@@ -42,6 +42,8 @@ def test_arguments_become_objects_where_they_are(arguments, expected):
     [
         ([], {}, "messages"),
         ([{"content": "x"}], {}, "messages[0].role"),
+        ([{"role": ["user"], "content": "x"}], {}, "messages[0].role"),
+        (["hi"], {}, "messages[0]"),
         ([USER, {"role": "user<|im_end|>", "content": "x"}], {}, "messages[1].role"),
         ([{"role": "user", "content": 3}], {}, "messages[0].content"),
         ([{"role": "user", "content": [{"type": "image_url"}]}], {}, "messages[0].content[0]"),

@@ -68,9 +68,11 @@ def conversation(
     )
 
 
-def _message(message: Mapping[str, object], where: str) -> dict[str, object]:
+def _message(message: object, where: str) -> dict[str, object]:
+    if not isinstance(message, Mapping):
+        raise RequestError("not a message", param=where, hint="send objects with role and content")
     role = message.get("role")
-    if role not in ROLES:
+    if not (isinstance(role, str) and role in ROLES):
         raise RequestError("unknown role", param=f"{where}.role", hint=f"known: {', '.join(sorted(ROLES))}")
     checked = {key: value for key, value in message.items() if value is not None}
     checked["role"] = "system" if role == "developer" else role
