@@ -75,7 +75,7 @@ def test_bits_below_the_least_give_less_noise_and_the_least_is_tight(noise, raw)
     assert (gumbel(below) < noise).all()
     enough = np.array([raw], dtype=np.uint64)
     assert gumbel(enough)[0] < noise or raw >= bound
-    if noise < 20:
+    if -2 < noise < 20:  # below, the margin for rounding is wider than the steps of the uniform
         assert gumbel(np.array([bound], dtype=np.uint64))[0] == pytest.approx(noise, abs=1e-5) or bound == 0
 
 

@@ -198,11 +198,11 @@ class Attention:
             out_THD.index_copy_(0, call.rows, self._run(call, q_THD.index_select(0, call.rows), kv_BS2GD, scale))
         return out_THD
 
-    def _run(self, call: AttentionCall, q_RHD: Tensor, kv_BS2GD: Tensor, scale: float | None) -> Tensor:
-        """[R, H, D] for the rows of one call, those that pad a tile included."""
-        _, num_heads, head_dim = q_RHD.shape
+    def _run(self, call: AttentionCall, q_THD: Tensor, kv_BS2GD: Tensor, scale: float | None) -> Tensor:
+        """[T, H, D] for the rows of one call, those that pad a tile included."""
+        _, num_heads, head_dim = q_THD.shape
         groups, queries = self._num_kv_heads, self._queries_per_kv
-        q = q_RHD.view(call.tiles, call.tokens, groups, queries, head_dim)
+        q = q_THD.view(call.tiles, call.tokens, groups, queries, head_dim)
         q = q.transpose(1, 2).reshape(call.tiles, groups, call.tokens * queries, head_dim)
         missing = call.mask.shape[2] - q.shape[2]
         if missing:
