@@ -130,5 +130,15 @@ def test_in_a_terminal_ctrl_c_stops_an_answer_and_then_leaves() -> None:
         shown.press("\x03")
         shown.until("\n> ")
         assert process.poll() is None
+        assert press_until_left(shown, process) == 130
+
+
+def press_until_left(shown: Terminal, process: subprocess.Popen[bytes]) -> int:
+    """Press Ctrl-C as a person would: again, if the first fell between the prompt and the wait for a key."""
+    for _ in range(int(WAIT_S)):
         shown.press("\x03")
-        assert process.wait(WAIT_S) == 130
+        try:
+            return process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            continue
+    raise AssertionError("the chat did not leave")
