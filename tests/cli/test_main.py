@@ -1,10 +1,13 @@
+import errno
+import os
 import re
+import sys
 from importlib import import_module
 
 import pytest
 
 import dayzero as package
-from dayzero.cli.main import VERBS
+from dayzero.cli.main import VERBS, run
 from tests.cli.conftest import Dayzero
 
 
@@ -58,3 +61,17 @@ def test_an_error_is_told_in_two_lines_and_by_its_exit_code(dayzero: Dayzero) ->
     error, hint = done.err.splitlines()
     assert error == "error: no such model: ./nowhere"
     assert hint.startswith("hint: name a local folder")
+
+
+def test_no_room_for_what_is_printed_is_told_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(_: str) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(sys.stdout, "write", full)
+    monkeypatch.setattr(sys, "argv", ["dayzero", "--version"])
+    with pytest.raises(SystemExit) as exit_:
+        run()
+    assert exit_.value.code == 1
+    assert capsys.readouterr().err == "error: No space left on device\n"

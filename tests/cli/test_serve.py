@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from dayzero.cli.serve import default_name
+from dayzero.cli.serve import default_name, url_of
 from tests.cli.server import WAIT_S, Server, command
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("smollm2")]
@@ -232,3 +232,8 @@ def test_a_hub_id_is_served_under_its_own_name_and_a_path_under_that_of_its_file
     assert default_name(None, tmp_path / "small.gguf") == "small"
     assert default_name(str(tmp_path), tmp_path) == tmp_path.name
     assert default_name("org/name", tmp_path / "snapshots" / "0f3a") == "org/name"
+
+
+def test_an_ipv6_address_is_printed_as_clients_write_it() -> None:
+    assert url_of("::1", 80) == "http://[::1]:80"
+    assert url_of("127.0.0.1", 80) == "http://127.0.0.1:80"

@@ -6,7 +6,7 @@ import pytest
 import zmq
 
 from dayzero.wire.channel import Channel, ChannelClosed
-from dayzero.wire.messages import Abort, Hello, Shutdown
+from dayzero.wire.messages import Abort, Fatal, Hello, Shutdown
 
 
 @pytest.fixture
@@ -68,6 +68,12 @@ def test_send_to_nobody_gives_up_after_its_time_limit(tmp_path: Path) -> None:
 
     with Channel(f"ipc://{tmp_path}/nobody", send_timeout_s=0.01) as channel, pytest.raises(ChannelClosed):
         send_many(channel)
+
+
+def test_a_message_that_is_too_long_closes_the_channel(channel: Channel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dayzero.wire.channel.MAX_MESSAGE_BYTES", 100)
+    with pytest.raises(ChannelClosed, match=r"of 1\d\d bytes \(limit: 100\)"):
+        channel.send(Fatal("x" * 100, None, 1))
 
 
 def test_close_is_idempotent(channel: Channel) -> None:

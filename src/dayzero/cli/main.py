@@ -38,6 +38,9 @@ def run() -> NoReturn:
         if error.hint:
             print(f"hint: {error.hint}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except OSError as error:  # no room, say, for what is printed
+        print(f"error: {error.strerror or type(error).__name__}", file=sys.stderr)
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
     sys.exit(0)

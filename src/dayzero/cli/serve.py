@@ -109,7 +109,7 @@ async def _serve(
             gateway,
             config,
             listener,
-            on_started=lambda: announce(replica.spec, config.served_model_name, f"http://{config.host}:{port}"),
+            on_started=lambda: announce(replica.spec, config.served_model_name, url_of(config.host, port)),
         )
     finally:
         if renderer is not None:
@@ -144,6 +144,11 @@ async def _start(
                 await renderer.close()
             raise root_cause(bundle) from None
     return replica.result(), tokenizer, renderer
+
+
+def url_of(host: str, port: int) -> str:
+    """The address as a client writes it; a colon in a host means IPv6."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def announce(spec: EngineSpec, name: str, url: str) -> None:

@@ -180,7 +180,7 @@ class ChoiceStream:
         if self._echo is None:
             return None
         echo, self._echo = self._echo, None
-        if event.prompt_logprobs is None:
+        if event.prompt_logprobs is None or not self._rules.scored:
             return _EchoDelta(echo.text, [])
         detokenizer = Detokenizer(self._tokenizer, skip_special=not echo.shows_special)
         lengths = [len(detokenizer.push((token,))) for token in echo.tokens]

@@ -42,8 +42,12 @@ class Channel:
     def send(self, message: FromEngine) -> None:
         """Queue a message. Blocks while the queue is full; after the time limit the other end counts as gone."""
         self._check_open()
+        data = self._encoder.encode(message)
+        if len(data) > MAX_MESSAGE_BYTES:  # the other end would drop the connection without a word
+            self.close()
+            raise ChannelClosed(f"channel closed: a message of {len(data)} bytes (limit: {MAX_MESSAGE_BYTES})")
         try:
-            self._socket.send(self._encoder.encode(message))
+            self._socket.send(data)
         except zmq.Again:
             self.close()
             raise ChannelClosed("channel closed: the gateway does not read") from None

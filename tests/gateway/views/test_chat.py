@@ -316,3 +316,16 @@ def test_without_a_template_chat_is_refused_clearly() -> None:
 def test_binary_noise_in_a_message_is_answered() -> None:
     noise = base64.b64encode(bytes(range(256))).decode() + "\u0000\u2028\ud7ff"
     assert stand().chat(noise[:200]).status_code == 200
+
+
+def test_logprobs_that_were_asked_for_are_there_even_of_nothing() -> None:
+    assert stand(says("")).chat(logprobs=True).json()["choices"][0]["logprobs"] == {"content": [], "refusal": None}
+
+
+@pytest.mark.parametrize("include_usage", [True, False])
+def test_a_stream_tells_the_ids_of_its_prompt_once(include_usage: bool) -> None:
+    this = stand(says("abc"))
+    options = {"stream_options": {"include_usage": True}} if include_usage else {}
+    events = sse(this.chat(stream=True, return_token_ids=True, n=2, **options))
+    told = [event["prompt_token_ids"] for event in events if "prompt_token_ids" in event]
+    assert told == [this.replica.submits[0].prompt]

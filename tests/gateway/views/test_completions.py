@@ -171,3 +171,18 @@ def test_offsets_point_into_the_text_that_is_shown(prompt: object, offsets: list
     choice = stand(says("!", FinishReason.LENGTH)).complete(prompt, echo=True, logprobs=0).json()["choices"][0]
     assert choice["logprobs"]["text_offset"] == offsets
     assert choice["text"][offsets[-1] :] == "!"
+
+
+def test_logprobs_that_were_asked_for_are_there_even_of_nothing() -> None:
+    assert stand(says("x")).complete(logprobs=0, stop="x").json()["choices"][0]["logprobs"]["tokens"] == []
+    assert (
+        stand(says("", FinishReason.LENGTH)).complete(echo=True, max_tokens=0).json()["choices"][0]["logprobs"] is None
+    )
+
+
+def test_a_stream_tells_the_ids_of_its_prompt_once() -> None:
+    events = sse(stand(says("abc")).complete([104, 105], stream=True, return_token_ids=True, n=2))
+    told = [choice["index"] for e in events for choice in e["choices"] if choice.get("prompt_token_ids") == [104, 105]]
+    assert sorted(told) == [0, 1]
+    ids = [token for e in events for choice in e["choices"] if choice["index"] == 1 for token in choice["token_ids"]]
+    assert ids == [*b"abc", EOS]

@@ -157,6 +157,7 @@ class ChatView:
                 service,
                 num_choices=terms.num_choices,
                 include_usage=terms.include_usage,
+                is_scored=rules.scored,
                 prompt_token_ids=tokens if request.return_token_ids else None,
             )
             await service.answer([Prompt(tokens, params)], request, terms, rules, form, (scope, receive, send))
@@ -183,10 +184,17 @@ class ChatFormat:
     """Chat completions on the wire. The parts of a chunk that never change are encoded once."""
 
     def __init__(
-        self, service: TextService, *, num_choices: int, include_usage: bool, prompt_token_ids: list[int] | None
+        self,
+        service: TextService,
+        *,
+        num_choices: int,
+        include_usage: bool,
+        is_scored: bool,
+        prompt_token_ids: list[int] | None,
     ) -> None:
         self._tokenizer = service.tokenizer
         self._include_usage = include_usage
+        self._is_scored = is_scored
         self._prompt_token_ids = prompt_token_ids
         self._encode = msgspec.json.Encoder().encode
         self._envelope = {
@@ -202,7 +210,11 @@ class ChatFormat:
 
     def opening(self) -> bytes:
         role = b'{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}'
-        return b"".join(head + role + self._tail for head in self._heads)
+        first_tail = self._tail
+        if self._prompt_token_ids is not None:
+            first_tail = b'],"prompt_token_ids":' + self._encode(self._prompt_token_ids) + self._tail[1:]
+        first, *others = self._heads
+        return first + role + first_tail + b"".join(head + role + self._tail for head in others)
 
     def chunk(self, delta: Delta) -> bytes:
         head = self._heads[delta.index]
@@ -250,7 +262,7 @@ class ChatFormat:
         choice: dict[str, Any] = {
             "index": index,
             "message": {"role": "assistant", "content": "".join(delta.text for delta in deltas), "refusal": None},
-            "logprobs": self._logprobs(scored) if scored else None,
+            "logprobs": self._logprobs(scored) if self._is_scored else None,
             "finish_reason": deltas[-1].finish,
         }
         if self._prompt_token_ids is not None:

@@ -172,6 +172,8 @@ class CompletionFormat:
         self._prompts = prompts
         self._num_choices = num_choices
         self._return_token_ids = bool(request.return_token_ids)
+        self._is_scored = request.logprobs is not None
+        self._begun: set[int] = set()  # choices of which a chunk is out
         self._include_usage = include_usage
         self._encode = msgspec.json.Encoder().encode
         self._envelope = {
@@ -188,7 +190,13 @@ class CompletionFormat:
         return b""
 
     def chunk(self, delta: Delta) -> bytes:
-        return self._head + self._encode(self._choice(delta.index, [delta])) + self._tail
+        choice = self._choice(delta.index, [delta])
+        if delta.index in self._begun:
+            choice.pop("prompt_token_ids", None)
+        self._begun.add(delta.index)
+        if not delta.scored:
+            choice["logprobs"] = None
+        return self._head + self._encode(choice) + self._tail
 
     def closing(self, usage: Usage) -> bytes:
         if not self._include_usage:
@@ -208,7 +216,7 @@ class CompletionFormat:
         choice: dict[str, Any] = {
             "index": index,
             "text": "".join(delta.text for delta in deltas),
-            "logprobs": legacy_logprobs(self._tokenizer, scored) if scored else None,
+            "logprobs": legacy_logprobs(self._tokenizer, scored) if self._is_scored else None,
             "finish_reason": deltas[-1].finish,
         }
         if self._return_token_ids:
