@@ -8,6 +8,7 @@ import sys
 import textwrap
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
@@ -110,7 +111,7 @@ def test_a_model_that_cannot_be_read_is_told_with_its_own_error() -> None:
     asyncio.run(scenario())
 
 
-def test_an_engine_does_not_outlive_its_parent() -> None:
+def test_an_engine_does_not_outlive_its_parent_and_leaves_nothing_of_it(tmp_path: Path) -> None:
     parent = subprocess.Popen(
         [
             sys.executable,
@@ -125,6 +126,7 @@ def test_an_engine_does_not_outlive_its_parent() -> None:
         ],
         stdout=subprocess.PIPE,
         text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     assert parent.stdout is not None
     engine = int(parent.stdout.readline())
@@ -135,6 +137,7 @@ def test_an_engine_does_not_outlive_its_parent() -> None:
     while runs(engine) and time.monotonic() < deadline:
         os.sched_yield()
     assert not runs(engine)
+    assert list(tmp_path.iterdir()) == []
 
 
 def runs(pid: int) -> bool:

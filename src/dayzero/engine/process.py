@@ -4,11 +4,13 @@ One thread: take what has arrived, step, say what came of it. ZeroMQ's own threa
 loudly: an error outside a request is reported as Fatal and ends it, and it does not outlive its parent.
 """
 
+import contextlib
 import gc
 import logging
 import os
 import signal
 import sys
+from pathlib import Path
 
 # Spin briefly, then sleep: two compute threads keep their speed, and the gateway on the same cores gets its share.
 # Read by libgomp when torch is loaded. Measured: docs/decisions/0003-threads.md
@@ -59,7 +61,10 @@ def main(endpoint: str, parent: int) -> int:
             gc.enable()
             channel.send(Ready(spec))
             _serve(engine, channel, parent)
-        except (ParentDied, ChannelClosed):
+        except ParentDied:
+            _tidy(endpoint)
+            return 1
+        except ChannelClosed:
             return 1
         except DayzeroError as error:
             channel.send(Fatal(error.message, error.hint, error.exit_code))
@@ -131,6 +136,14 @@ def _take(engine: Engine, message: ToEngine) -> bool:
 def _check_parent(parent: int) -> None:
     if os.getppid() != parent:
         raise ParentDied
+
+
+def _tidy(endpoint: str) -> None:
+    """Remove the socket and its folder, which a gateway that died before it heard of us has left."""
+    path = Path(endpoint.removeprefix("ipc://"))
+    with contextlib.suppress(OSError):  # it had removed them
+        path.unlink()
+        path.parent.rmdir()
 
 
 if __name__ == "__main__":
