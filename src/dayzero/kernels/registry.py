@@ -73,7 +73,7 @@ def select(dtype: torch.dtype, heads: HeadLayout) -> Kernels:
         choices=(
             KernelChoice("linear", "onednn/packed" if can_pack else "torch", why_linear),
             KernelChoice("paged_attention", "torch/sdpa", f"query tiles of {min_rows} rows and more agree to the bit"),
-            KernelChoice("rms_norm", "torch", "row-invariant as it is"),
+            KernelChoice("rms_norm", "torch/in place", "half the passes of torch's own, row-invariant as it is"),
             KernelChoice("rope", "torch/rolled", "three passes instead of five"),
             KernelChoice("write_kv", "torch/index_copy", "one scatter"),
             KernelChoice("embedding", "reference", "a gather is a gather"),
