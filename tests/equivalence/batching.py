@@ -58,7 +58,7 @@ def _params(draw: random.Random, vocab_size: int, max_tokens: int) -> SamplingPa
 
 def random_sizes(draw: random.Random, loaded: Loaded, longest: int) -> Sizes:
     """Half of the engines have hardly more blocks than the longest request needs."""
-    block_size = draw.choice([8, 16, 32])
+    block_size = draw.choice(loaded.block_sizes)
     is_tight = draw.random() < 0.5
     num_blocks = []
     for group in loaded.groups:

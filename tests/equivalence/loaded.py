@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 import torch
 
 from dayzero.checkpoint.open import open_checkpoint
@@ -12,10 +13,13 @@ from dayzero.core.events import FinishReason, Logprob, TokenEvent
 from dayzero.core.spec import EngineSpec
 from dayzero.engine.batch import Batch, Span
 from dayzero.engine.engine import Engine
+from dayzero.engine.model import bind
 from dayzero.engine.request import Request
 from dayzero.engine.runner import ModelRunner
 from dayzero.engine.scheduler import Scheduler, SchedulerLimits, finish_reason
-from dayzero.kernels.registry import select
+from dayzero.kernels.attention import HeadLayout
+from dayzero.kernels.choose import choose
+from dayzero.kernels.native.backend import NativeKernels, obstacle
 from dayzero.kv.cache import KVCache
 from dayzero.kv.store import KVStore
 from dayzero.models.loader import load
@@ -23,6 +27,21 @@ from dayzero.models.registry import family_of
 from dayzero.wire.messages import Load, Submit
 
 POLICY_VERSION = "under test"
+BLOCK_SIZE = 16
+
+
+NOT_NATIVE = obstacle(torch.bfloat16, HeadLayout(6, 2, 16), BLOCK_SIZE)
+
+by_kernels = pytest.mark.parametrize(
+    ("dtype", "wish"),
+    [
+        pytest.param(torch.float32, "torch", id="float32"),
+        pytest.param(torch.bfloat16, "torch", id="bfloat16"),
+        pytest.param(
+            torch.bfloat16, "native", id="native", marks=pytest.mark.skipif(bool(NOT_NATIVE), reason=NOT_NATIVE)
+        ),
+    ],
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +49,7 @@ class Sizes:
     """Of an engine; none of them may change a token. `num_blocks` of each cache group, the null block included."""
 
     num_blocks: tuple[int, ...]
-    block_size: int = 16
+    block_size: int = BLOCK_SIZE
     prefix_cache: bool = True
     max_step_tokens: int = 512
     max_requests: int = 8
@@ -63,16 +82,21 @@ def answer_of(events: Sequence[TokenEvent]) -> Answer:
 class Loaded:
     """A checkpoint in one dtype."""
 
-    def __init__(self, path: Path, dtype: torch.dtype, *, max_context: int) -> None:
+    def __init__(self, path: Path, dtype: torch.dtype, *, max_context: int, wish: str = "auto") -> None:
         checkpoint = open_checkpoint(path)
         self.family = family_of(checkpoint.family)
         self.shape = self.family.parse(checkpoint.config)
         self.dtype = dtype
         self.max_context = max_context
         self.eos_token_ids = checkpoint.generation.eos_token_ids
-        self.kernels = select(dtype, self.shape.heads)
+        self.kernels = choose(dtype, self.shape.heads, BLOCK_SIZE, torch.get_num_threads(), wish)
         self.groups = self.family.groups(self.shape, dtype.itemsize)
         self.weights = load(self.family, self.shape, checkpoint.tensors, dtype, self.kernels)
+
+    @property
+    def block_sizes(self) -> list[int]:
+        """That these kernels can serve."""
+        return [16, 32] if isinstance(self.kernels, NativeKernels) else [8, 16, 32]
 
     def engine(self, sizes: Sizes) -> Engine:
         """A fresh one: nothing cached, nothing running."""
@@ -89,7 +113,7 @@ class Loaded:
 
     def alone(self, submit: Submit) -> Answer:
         """The reference loop: the whole prompt in one step, then a token a step, in blocks that nobody else uses."""
-        size = 16
+        size = BLOCK_SIZE
         most = len(submit.prompt) + submit.params.max_tokens
         blocks = list(range(1, -(-most // size) + 1))
         runner = self._runner([len(blocks) + 1] * len(self.groups), size)
@@ -130,15 +154,8 @@ class Loaded:
             self.shape.heads,
             self.dtype,
         )
-        return ModelRunner(
-            self.family,
-            self.weights,
-            self.kernels,
-            store,
-            self.groups,
-            block_size=block_size,
-            eos_token_ids=self.eos_token_ids,
-        )
+        model = bind(self.family, self.weights, self.kernels, store, self.groups, block_size)
+        return ModelRunner(model, eos_token_ids=self.eos_token_ids)
 
     def _spec(self, sizes: Sizes) -> EngineSpec:
         return EngineSpec(

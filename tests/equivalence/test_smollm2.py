@@ -1,4 +1,4 @@
-"""Law 1 on the embedded model: real weights, real text, both dtypes; see `test_tiny`."""
+"""Law 1 on the embedded model: real weights, real text, all kernels; see `test_tiny`."""
 
 import os
 import random
@@ -12,7 +12,7 @@ from dayzero.checkpoint.open import open_checkpoint
 from dayzero.text.tokenizer import Tokenizer
 from dayzero.workshop.bench.workloads.dataset import ordinary_text
 from tests.equivalence.batching import known_requests, serve
-from tests.equivalence.loaded import Loaded
+from tests.equivalence.loaded import Loaded, by_kernels
 
 pytestmark = pytest.mark.model
 
@@ -20,9 +20,9 @@ BATCHINGS = int(os.environ.get("DAYZERO_BATCHINGS", "102")) // 34
 
 
 @pytest.mark.timeout(200 + 20 * BATCHINGS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
-def test_any_way_to_serve_a_request_gives_the_answer_it_has_alone(smollm2: Path, dtype: torch.dtype) -> None:
-    loaded = Loaded(smollm2, dtype, max_context=1024)
+@by_kernels
+def test_any_way_to_serve_a_request_gives_the_answer_it_has_alone(smollm2: Path, dtype: torch.dtype, wish: str) -> None:
+    loaded = Loaded(smollm2, dtype, max_context=1024, wish=wish)
     text = Tokenizer.from_source(open_checkpoint(smollm2).tokenizer).encode_prompt(ordinary_text())
     draw = random.Random(0)
     stems = [text[start : start + 300] for start in (draw.randrange(len(text) - 300) for _ in range(2))]

@@ -1,20 +1,18 @@
 """Law 1 on small seeded models: however a request is served, its tokens and log-probabilities are those it has alone.
 
-Equal to the last bit, in both dtypes. DAYZERO_BATCHINGS says how many ways to serve are tried in all.
+Equal to the last bit, with all kernels. DAYZERO_BATCHINGS says how many ways to serve are tried in all.
 """
 
 import os
 import random
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-import torch
 
 from tests.equivalence.batching import known_requests, serve
-from tests.equivalence.loaded import Loaded
-from tests.golden.tiny import TINY, VOCAB_SIZE, Tiny, save
+from tests.equivalence.loaded import Loaded, by_kernels
+from tests.golden.tiny import TINY, VOCAB_SIZE, save
 
 pytestmark = pytest.mark.model
 
@@ -27,19 +25,15 @@ MODELS = {
         options={**GEMMA3.options, "num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"]},
     ),
 }
-BATCHINGS = int(os.environ.get("DAYZERO_BATCHINGS", "102")) // (2 * len(MODELS))
-
-
-def _loaded(tiny: Tiny, dtype: torch.dtype, folder: Path) -> Loaded:
-    save(tiny, folder)
-    return Loaded(folder, dtype, max_context=1024)
+BATCHINGS = int(os.environ.get("DAYZERO_BATCHINGS", "153")) // (3 * len(MODELS))
 
 
 @pytest.mark.timeout(60 + 5 * BATCHINGS)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+@by_kernels
 @pytest.mark.parametrize("name", MODELS)
-def test_any_way_to_serve_a_request_gives_the_answer_it_has_alone(name, dtype, tmp_path):
-    loaded = _loaded(MODELS[name], dtype, tmp_path)
+def test_any_way_to_serve_a_request_gives_the_answer_it_has_alone(name, dtype, wish, tmp_path):
+    save(MODELS[name], tmp_path)
+    loaded = Loaded(tmp_path, dtype, max_context=1024, wish=wish)
     draw = random.Random(0)
     stems = [[draw.randrange(VOCAB_SIZE) for _ in range(540)] for _ in range(3)]
     kinds = [

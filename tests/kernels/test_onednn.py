@@ -91,14 +91,13 @@ def test_ops_on_rows_agree_with_their_references(dtype, rows, width):
 @any_rows
 @by_heads
 def test_rope_and_write_kv_agree_with_their_references(dtype, rows, heads):
-    kernels = kernels_of(dtype)
     x = draw(rows, heads.num_heads, heads.head_dim, dtype=dtype)
     cos, sin = (draw(rows, heads.head_dim, dtype=torch.float32) + i for i in range(2))
-    assert_close("rope", kernels.rope(x, cos, sin), reference.rope(x, cos, sin))
+    assert_close("rope_and_write_kv", onednn.rope(x, cos, sin), reference.rope(x, cos, sin))
     kv = draw(rows, 2, heads.num_kv_heads, heads.head_dim, dtype=dtype)
     slots = torch.randperm(160, generator=torch.Generator().manual_seed(0))[:rows]
     ours, theirs = (torch.zeros(10, BLOCK_SIZE, 2, heads.num_kv_heads, heads.head_dim, dtype=dtype) for _ in range(2))
-    kernels.write_kv(ours, kv, slots)
+    onednn.write_kv(ours, kv, slots)
     reference.write_kv(theirs, kv, slots)
     assert torch.equal(ours, theirs)
 
@@ -165,12 +164,11 @@ def test_ops_on_rows_give_a_row_the_same_bits_in_any_number_of_rows(threads, dty
 @pytest.mark.parametrize("num_threads", [1, 2, 3, 5])
 def test_rope_gives_a_row_the_same_bits_in_any_number_of_rows(threads, dtype, heads, num_threads):
     threads(num_threads)
-    kernels = kernels_of(dtype)
     x = draw(512, heads.num_heads, heads.head_dim, dtype=dtype)
     cos, sin = (draw(512, heads.head_dim, dtype=torch.float32) + i for i in range(2))
-    alone = torch.cat([kernels.rope(x[i : i + 1], cos[i : i + 1], sin[i : i + 1]) for i in range(512)])
+    alone = torch.cat([onednn.rope(x[i : i + 1], cos[i : i + 1], sin[i : i + 1]) for i in range(512)])
     for rows in NUM_ROWS:
-        assert torch.equal(kernels.rope(x[-rows:], cos[-rows:], sin[-rows:]), alone[-rows:]), rows
+        assert torch.equal(onednn.rope(x[-rows:], cos[-rows:], sin[-rows:]), alone[-rows:]), rows
 
 
 LENGTHS = (2080, 700, 90, 33)  # of the requests below, across every size of bucket and key blocks that a window masks

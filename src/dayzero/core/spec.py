@@ -29,6 +29,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     kv_memory_bytes: int | None = None
     block_size: int = 16
     threads: int | None = None
+    kernels: str = "auto"  # or native, torch: `kernels.choose`
     prefix_cache: bool = True
     fake: FakeModel | None = None
 

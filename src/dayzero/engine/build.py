@@ -16,12 +16,15 @@ from dayzero.clock import Clock
 from dayzero.core.spec import EngineConfig, EngineSpec
 from dayzero.engine.engine import Engine
 from dayzero.engine.machine import machine
+from dayzero.engine.model import bind
 from dayzero.engine.resolve import Memory, memory
 from dayzero.engine.runner import ModelRunner
 from dayzero.engine.scheduler import Scheduler, SchedulerLimits
 from dayzero.errors import ConfigError
 from dayzero.kernels.attention import KV_ALIGN
-from dayzero.kernels.registry import Kernels, select
+from dayzero.kernels.choose import choose
+from dayzero.kernels.native.backend import NativeKernels
+from dayzero.kernels.registry import Kernels
 from dayzero.kv.cache import KVCache
 from dayzero.kv.groups import CacheGroup
 from dayzero.kv.store import KVStore
@@ -47,7 +50,7 @@ class EnginePlan:
     groups: tuple[CacheGroup, ...]
     weight_bytes: int
     memory: Memory
-    kernels: Kernels
+    kernels: Kernels | NativeKernels
 
 
 def plan_engine(config: EngineConfig) -> EnginePlan:
@@ -76,7 +79,7 @@ def plan_engine(config: EngineConfig) -> EnginePlan:
         groups=groups,
         weight_bytes=weight_bytes,
         memory=sizes,
-        kernels=select(dtype, shape.heads),
+        kernels=choose(dtype, shape.heads, config.block_size, threads, config.kernels),
     )
 
 
@@ -99,15 +102,10 @@ def build_engine(config: EngineConfig, clock: Clock, progress: Progress) -> tupl
         plan.dtype,
     )
     spec = _spec(plan)
-    runner = ModelRunner(
-        plan.family,
-        weights,
-        plan.kernels,
-        store,
-        plan.groups,
-        block_size=config.block_size,
-        eos_token_ids=spec.eos_token_ids,
-    )
+    model = bind(plan.family, weights, plan.kernels, store, plan.groups, config.block_size)
+    if isinstance(plan.kernels, NativeKernels):
+        torch.set_num_threads(1)  # what is left for torch is small, and two pools would wait for each other's cores
+    runner = ModelRunner(model, eos_token_ids=spec.eos_token_ids)
     cache = KVCache(plan.groups, plan.memory.num_blocks, block_size=config.block_size, prefix_cache=config.prefix_cache)
     return Engine(Scheduler(SchedulerLimits.of(spec), cache, clock), runner, clock, spec), spec
 
@@ -137,7 +135,7 @@ def _spec(plan: EnginePlan) -> EngineSpec:
     )
 
 
-def _numerics_id(dtype: str, threads: int, kernels: Kernels) -> str:
+def _numerics_id(dtype: str, threads: int, kernels: Kernels | NativeKernels) -> str:
     """Whatever can change the bits of a logit beside the weights; our own code by its version."""
     return _digest(
         __version__,

@@ -6,18 +6,14 @@ Knows nothing of scheduling. Everything here is a function of the batch, the wei
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from dayzero.core.events import Logprob
 from dayzero.engine.batch import Batch, Outcome, Span
-from dayzero.kernels.registry import Kernels
-from dayzero.kv.groups import CacheGroup
-from dayzero.kv.store import KVStore
-from dayzero.models.family import Family
-from dayzero.models.step import Hidden, Step
+from dayzero.engine.model import Layout, Model
+from dayzero.models.step import Hidden
 from dayzero.sampling.logprobs import logprobs
 from dayzero.sampling.sampler import Row, sample
 
@@ -52,84 +48,14 @@ def wanted(span: Span) -> Want:
 class ModelRunner:
     """One model on one machine."""
 
-    def __init__(
-        self,
-        family: Family,
-        weights: Any,
-        kernels: Kernels,
-        store: KVStore,
-        groups: Sequence[CacheGroup],
-        *,
-        block_size: int,
-        eos_token_ids: tuple[int, ...],
-    ) -> None:
-        self._family = family
-        self._weights = weights
-        self._kernels = kernels
-        self._store = store
-        self._groups = tuple(groups)
-        self._last_layer = max(layer for group in groups for layer in group.layers)
-        self._block_size = block_size
+    def __init__(self, model: Model, *, eos_token_ids: tuple[int, ...]) -> None:
+        self._model = model
         self._eos_token_ids = eos_token_ids
 
     def launch(self, batch: Batch) -> "ModelStep":
         """Run the model; sampling waits for `collect`."""
         wants = [wanted(span) for span in batch.spans]
-        with torch.inference_mode():
-            step = self._step(batch, wants)
-            self._clear_opened(batch.spans)
-            hidden = self._family.forward(self._weights, step, self._store, self._kernels, (self._last_layer,))
-        return ModelStep(self, batch, wants, hidden)
-
-    def _step(self, batch: Batch, wants: Sequence[Want]) -> Step:
-        tokens: list[int] = []
-        positions: list[int] = []
-        sample_at: list[int] = []
-        query_starts = [0]
-        for span, want in zip(batch.spans, wants, strict=True):
-            tokens.extend(span.request.tokens(span.start, span.stop))
-            positions.extend(range(span.start, span.stop))
-            first = query_starts[-1]
-            stop = first + span.length
-            sample_at.extend(range(first, first + len(want.prompt)))
-            if want.samples:
-                sample_at.append(stop - 1)
-            query_starts.append(stop)
-        first_positions = [span.start for span in batch.spans]
-        slots, plans = [], []
-        for index, group in enumerate(self._groups):
-            tables = [span.request.block_tables[index] for span in batch.spans]
-            slots.append(torch.tensor(self._slots(batch.spans, tables)))
-            plans.append(
-                self._kernels.plan_attention(query_starts, first_positions, tables, self._block_size, group.window)
-            )
-        return Step(
-            tokens=torch.tensor(tokens),
-            positions=torch.tensor(positions),
-            slots=tuple(slots),
-            plans=tuple(plans),
-            sample_at=torch.tensor(sample_at, dtype=torch.int64),
-        )
-
-    def _clear_opened(self, spans: Sequence[Span]) -> None:
-        """Clear each block that a span begins and does not fill: a mask turns 0 * NaN into NaN, not into 0."""
-        size = self._block_size
-        for index, group in enumerate(self._groups):
-            opened = [
-                span.request.block_tables[index][span.stop // size]
-                for span in spans
-                if span.stop % size and span.stop // size * size >= span.start
-            ]
-            if opened:
-                self._store.clear(group.layers, opened)
-
-    def _slots(self, spans: Sequence[Span], tables: Sequence[Sequence[int]]) -> list[int]:
-        size = self._block_size
-        return [
-            table[position // size] * size + position % size
-            for span, table in zip(spans, tables, strict=True)
-            for position in range(span.start, span.stop)
-        ]
+        return ModelStep(self, batch, wants, self._model.forward(_layout(batch, wants)))
 
     def outcomes(self, batch: Batch, wants: Sequence[Want], hidden: Hidden) -> list[Outcome]:
         """Logits, log-probabilities and tokens, in slices of rows."""
@@ -140,7 +66,7 @@ class ModelRunner:
             finite = _finite(batch.spans, hidden.taps[0])
             for rows in _slices(wants, HEAD_ROWS):
                 part, hidden_NE = hidden_NE[: len(rows)], hidden_NE[len(rows) :]
-                logits = self._family.logits(self._weights, part, self._kernels).float()
+                logits = self._model.logits(part)
                 self._prompt_rows(batch, wants, rows, logits, told)
                 self._sampled_rows(batch, wants, rows, logits, sampled)
         return [
@@ -204,6 +130,27 @@ class ModelStep:
 
     def collect(self) -> list[Outcome]:
         return self.runner.outcomes(self.batch, self.wants, self.hidden)
+
+
+def _layout(batch: Batch, wants: Sequence[Want]) -> Layout:
+    tokens: list[int] = []
+    sample_at: list[int] = []
+    query_starts = [0]
+    for span, want in zip(batch.spans, wants, strict=True):
+        tokens.extend(span.request.tokens(span.start, span.stop))
+        first, stop = query_starts[-1], query_starts[-1] + span.length
+        sample_at.extend(range(first, first + len(want.prompt)))
+        if want.samples:
+            sample_at.append(stop - 1)
+        query_starts.append(stop)
+    by_group = zip(*(span.request.block_tables for span in batch.spans), strict=True)
+    return Layout(
+        tokens=tokens,
+        sample_at=sample_at,
+        query_starts=query_starts,
+        first_positions=[span.start for span in batch.spans],
+        block_tables=[list(tables) for tables in by_group],
+    )
 
 
 def _slices(wants: Sequence[Want], height: int) -> list[list[tuple[int, int]]]:

@@ -265,6 +265,26 @@ def write_kv(kv_BS2GD: Tensor, kv_T2GD: Tensor, slots_T: Tensor) -> None:
     kv_BS2GD.flatten(0, 1).index_copy_(0, slots_T, kv_T2GD)
 
 
+def rope_and_write_kv(
+    qkv_TX: Tensor,
+    norms: tuple[Tensor, Tensor, float] | None,
+    rotary: tuple[Tensor, Tensor],
+    kv_BS2GD: Tensor,
+    slots_T: Tensor,
+) -> Tensor:
+    """As the reference, Q and K rotated together."""
+    G, D = kv_BS2GD.shape[3:]
+    qkv_TXD = qkv_TX.view(qkv_TX.shape[0], -1, D)
+    H = qkv_TXD.shape[1] - 2 * G
+    qk_TXD = qkv_TXD[:, : H + G]
+    if norms is not None:
+        q_norm, k_norm, eps = norms
+        qk_TXD = torch.cat([rms_norm(qk_TXD[:, :H], q_norm, eps), rms_norm(qk_TXD[:, H:], k_norm, eps)], dim=1)
+    qk_TXD = rope(qk_TXD, *rotary)
+    write_kv(kv_BS2GD, torch.stack([qk_TXD[:, H:], qkv_TXD[:, H + G :]], dim=1), slots_T)
+    return qk_TXD[:, :H]
+
+
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     """As the reference, in place: torch's own is made of twice the calls, which is what few rows pay for."""
     x32 = x.float() if x.dtype != torch.float32 else x.clone()

@@ -22,9 +22,10 @@ def linear(x_TK: Tensor, weight: Tensor, bias_N: Tensor | None = None) -> Tensor
     return F.linear(x_TK, weight, bias_N)
 
 
-def embedding(tokens_T: Tensor, table_VE: Tensor) -> Tensor:
-    """[T, E]: the rows of the table."""
-    return table_VE[tokens_T]
+def embedding(tokens_T: Tensor, table_VE: Tensor, scale: float = 1.0) -> Tensor:
+    """[T, E]: the rows of the table, times a scale that the table's dtype can hold."""
+    rows_TE = table_VE[tokens_T]
+    return rows_TE if scale == 1.0 else rows_TE * scale
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -48,6 +49,34 @@ def rope(x_THD: Tensor, cos_TD: Tensor, signed_sin_TD: Tensor) -> Tensor:
 def write_kv(kv_BS2GD: Tensor, kv_T2GD: Tensor, slots_T: Tensor) -> None:
     """Store K and V of each token in its slot (block * S + offset)."""
     kv_BS2GD.flatten(0, 1)[slots_T] = kv_T2GD
+
+
+def rotary_at(cos_PD: Tensor, signed_sin_PD: Tensor, positions_T: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows of the rotary tables [positions, D] that the tokens of a step need."""
+    return cos_PD[positions_T], signed_sin_PD[positions_T]
+
+
+def rope_and_write_kv(
+    qkv_TX: Tensor,
+    norms: tuple[Tensor, Tensor, float] | None,
+    rotary: tuple[Tensor, Tensor],
+    kv_BS2GD: Tensor,
+    slots_T: Tensor,
+) -> Tensor:
+    """[T, H, D]: Q, rotated, of rows that hold the heads of Q, K and V; K, rotated, and V go to their slots.
+
+    norms   weights [D] and epsilon of an RMS norm on each head of Q and K before the rotation; None: no norm
+    rotary  cos and signed sin of each row
+    """
+    G, D = kv_BS2GD.shape[3:]
+    qkv_TXD = qkv_TX.view(qkv_TX.shape[0], -1, D)
+    H = qkv_TXD.shape[1] - 2 * G
+    q_THD, k_TGD, v_TGD = qkv_TXD[:, :H], qkv_TXD[:, H : H + G], qkv_TXD[:, H + G :]
+    if norms is not None:
+        q_norm, k_norm, eps = norms
+        q_THD, k_TGD = rms_norm(q_THD, q_norm, eps), rms_norm(k_TGD, k_norm, eps)
+    write_kv(kv_BS2GD, torch.stack([rope(k_TGD, *rotary), v_TGD], dim=1), slots_T)
+    return rope(q_THD, *rotary)
 
 
 def silu_mul(gate_up_T2F: Tensor) -> Tensor:

@@ -24,16 +24,23 @@ class AttentionPlan(Protocol):
     """What `plan_attention` made of a step; only `paged_attention` looks inside."""
 
 
+class PreparesLinear(Protocol):
+    """What building a model's weights needs of the kernels."""
+
+    @property
+    def prepare_linear(self) -> Callable[[Tensor], LinearWeight]: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernels:
     """The chosen function of every op; passed to the model, which calls nothing else."""
 
     prepare_linear: Callable[[Tensor], LinearWeight]
     linear: Callable[..., Tensor]
-    embedding: Callable[[Tensor, Tensor], Tensor]
+    embedding: Callable[..., Tensor]
     rms_norm: Callable[[Tensor, Tensor, float], Tensor]
-    rope: Callable[[Tensor, Tensor, Tensor], Tensor]
-    write_kv: Callable[[Tensor, Tensor, Tensor], None]
+    rotary_at: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+    rope_and_write_kv: Callable[..., Tensor]
     plan_attention: Callable[..., AttentionPlan]
     paged_attention: Callable[..., Tensor]
     silu_mul: Callable[[Tensor], Tensor]
@@ -64,8 +71,8 @@ def select(dtype: torch.dtype, heads: HeadLayout) -> Kernels:
         linear=linear.linear,
         embedding=reference.embedding,
         rms_norm=onednn.rms_norm,
-        rope=onednn.rope,
-        write_kv=onednn.write_kv,
+        rotary_at=reference.rotary_at,
+        rope_and_write_kv=onednn.rope_and_write_kv,
         plan_attention=attention.plan,
         paged_attention=attention.attend,
         silu_mul=onednn.silu_mul,
@@ -74,8 +81,8 @@ def select(dtype: torch.dtype, heads: HeadLayout) -> Kernels:
             KernelChoice("linear", "onednn/packed" if can_pack else "torch", why_linear),
             KernelChoice("paged_attention", "torch/sdpa", f"query tiles of {min_rows} rows and more agree to the bit"),
             KernelChoice("rms_norm", "torch/in place", "half the passes of torch's own, row-invariant as it is"),
-            KernelChoice("rope", "torch/rolled", "three passes instead of five"),
-            KernelChoice("write_kv", "torch/index_copy", "one scatter"),
+            KernelChoice("rotary_at", "reference", "a gather is a gather"),
+            KernelChoice("rope_and_write_kv", "torch/rolled", "Q and K rotated together, in three passes; one scatter"),
             KernelChoice("embedding", "reference", "a gather is a gather"),
             KernelChoice("silu_mul", "torch/sliced", "threads share it at the ends of rows or of whole vectors"),
             KernelChoice("gelu_mul", "torch/sliced", "threads share it at the ends of rows or of whole vectors"),
@@ -108,8 +115,8 @@ def select_reference() -> Kernels:
         linear=reference.linear,
         embedding=reference.embedding,
         rms_norm=reference.rms_norm,
-        rope=reference.rope,
-        write_kv=reference.write_kv,
+        rotary_at=reference.rotary_at,
+        rope_and_write_kv=reference.rope_and_write_kv,
         plan_attention=plan,
         paged_attention=attend,
         silu_mul=reference.silu_mul,

@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol
 
 from torch import Tensor
 
-from dayzero.kernels.registry import Kernels
+from dayzero.kernels.registry import Kernels, PreparesLinear
 from dayzero.kv.groups import CacheGroup
 from dayzero.models.step import Hidden, KVLayers, Step
 
@@ -49,6 +49,6 @@ class Family:
     parse: Callable[[Config], Any]
     tensors: Callable[[Any], dict[str, TensorSpec]]
     groups: Callable[[Any, int], tuple[CacheGroup, ...]]
-    build: Callable[[Any, Callable[[str], Tensor], Kernels], Any]
+    build: Callable[[Any, Callable[[str], Tensor], PreparesLinear], Any]
     forward: Forward
     logits: Callable[[Any, Tensor, Kernels], Tensor]

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from dayzero.errors import UnsupportedModel
 from dayzero.kernels.attention import HeadLayout
-from dayzero.kernels.registry import Kernels, LinearWeight
+from dayzero.kernels.registry import Kernels, LinearWeight, PreparesLinear
 from dayzero.kv.groups import CacheGroup, CacheKind
 from dayzero.models.family import Config, Family, TensorSpec
 from dayzero.models.layers import (
@@ -68,7 +68,7 @@ class Gemma3Layer:
 class Gemma3Weights:
     shape: Gemma3Shape
     embedding: Tensor
-    embedding_scale: Tensor
+    embedding_scale: float  # as the dtype of the embedding holds it
     layers: tuple[Gemma3Layer, ...]
     final_norm: Tensor
     head: LinearWeight
@@ -114,7 +114,7 @@ def groups(shape: Gemma3Shape, element_bytes: int) -> tuple[CacheGroup, ...]:
     )
 
 
-def build(shape: Gemma3Shape, take: Take, kernels: Kernels) -> Gemma3Weights:
+def build(shape: Gemma3Shape, take: Take, kernels: PreparesLinear) -> Gemma3Weights:
     """Weights as the kernels want them; norm weights as factors, in float32."""
 
     def factor(name: str) -> Tensor:
@@ -142,7 +142,7 @@ def build(shape: Gemma3Shape, take: Take, kernels: Kernels) -> Gemma3Weights:
     return Gemma3Weights(
         shape=shape,
         embedding=embedding,
-        embedding_scale=embedding.new_tensor(math.sqrt(shape.hidden_size)),
+        embedding_scale=embedding.new_tensor(math.sqrt(shape.hidden_size)).item(),
         layers=tuple(layer(f"model.layers.{i}") for i in range(len(shape.is_full))),
         final_norm=factor("model.norm.weight"),
         head=kernels.prepare_linear(embedding if shape.tied_head else take("lm_head.weight")),
@@ -154,16 +154,14 @@ def build(shape: Gemma3Shape, take: Take, kernels: Kernels) -> Gemma3Weights:
 def forward(w: Gemma3Weights, step: Step, kv: KVLayers, kernels: Kernels, taps: Sequence[int] = ()) -> Hidden:
     """One step through all layers."""
     shape, eps = w.shape, w.shape.norm_eps
-    full = Attended(*w.rotary.at(step.positions), step.slots[FULL], step.plans[FULL])
-    windowed = Attended(*w.local_rotary.at(step.positions), step.slots[WINDOW], step.plans[WINDOW])
-    x_TE = kernels.embedding(step.tokens, w.embedding) * w.embedding_scale
+    full = Attended(w.rotary.at(step.positions, kernels), step.slots[FULL], step.plans[FULL])
+    windowed = Attended(w.local_rotary.at(step.positions, kernels), step.slots[WINDOW], step.plans[WINDOW])
+    x_TE = kernels.embedding(step.tokens, w.embedding, w.embedding_scale)
     tapped = []
     for index, layer in enumerate(w.layers):
         at = full if shape.is_full[index] else windowed
         h_TE = kernels.rms_norm(x_TE, layer.attention_norm, eps)
-        h_TE = attend(
-            h_TE, layer.attention, at, kv.layer(index), shape.heads, kernels, eps=eps, scale=shape.attention_scale
-        )
+        h_TE = attend(h_TE, layer.attention, at, kv.layer(index), kernels, eps=eps, scale=shape.attention_scale)
         x_TE = x_TE + kernels.rms_norm(h_TE, layer.after_attention_norm, eps)
         h_TE = kernels.rms_norm(x_TE, layer.mlp_norm, eps)
         h_TE = kernels.linear(kernels.gelu_mul(kernels.linear(h_TE, layer.mlp.gate_up)), layer.mlp.down)

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from dayzero.errors import UnsupportedModel
-from dayzero.kernels.attention import HeadLayout
-from dayzero.kernels.registry import AttentionPlan, Kernels, LinearWeight
+from dayzero.kernels.registry import AttentionPlan, Kernels, LinearWeight, PreparesLinear
 from dayzero.models.family import Config
 
 Take = Callable[[str], Tensor]  # a named tensor of the checkpoint, in the dtype of the model
@@ -17,13 +16,13 @@ Take = Callable[[str], Tensor]  # a named tensor of the checkpoint, in the dtype
 
 @dataclass(frozen=True, slots=True)
 class Rotary:
-    """cos and signed sin for every position, float32 [max_context, D]; see the `rope` op."""
+    """cos and signed sin for every position, float32 [max_context, D]; see the reference `rope`."""
 
     cos: Tensor
     signed_sin: Tensor
 
-    def at(self, positions_T: Tensor) -> tuple[Tensor, Tensor]:
-        return self.cos[positions_T], self.signed_sin[positions_T]
+    def at(self, positions_T: Tensor, kernels: Kernels) -> tuple[Tensor, Tensor]:
+        return kernels.rotary_at(self.cos, self.signed_sin, positions_T)
 
 
 def rotary(frequencies: Tensor, max_context: int) -> Rotary:
@@ -75,7 +74,7 @@ class GatedMLP:
     down: LinearWeight
 
 
-def take_projections(prefix: str, take: Take, kernels: Kernels, *, bias: bool, norms: bool) -> Projections:
+def take_projections(prefix: str, take: Take, kernels: PreparesLinear, *, bias: bool, norms: bool) -> Projections:
     """Read `<prefix>.{q,k,v,o}_proj` and what belongs to them."""
     qkv = torch.cat([take(f"{prefix}.{x}_proj.weight") for x in "qkv"])
     return Projections(
@@ -87,7 +86,7 @@ def take_projections(prefix: str, take: Take, kernels: Kernels, *, bias: bool, n
     )
 
 
-def take_mlp(prefix: str, take: Take, kernels: Kernels) -> GatedMLP:
+def take_mlp(prefix: str, take: Take, kernels: PreparesLinear) -> GatedMLP:
     """Read `<prefix>.{gate,up,down}_proj`."""
     gate_up = torch.cat([take(f"{prefix}.{x}_proj.weight") for x in ("gate", "up")])
     return GatedMLP(kernels.prepare_linear(gate_up), kernels.prepare_linear(take(f"{prefix}.down_proj.weight")))
@@ -97,8 +96,7 @@ def take_mlp(prefix: str, take: Take, kernels: Kernels) -> GatedMLP:
 class Attended:
     """The parts of a step that the attention of one layer needs."""
 
-    cos_TD: Tensor
-    signed_sin_TD: Tensor
+    rotary: tuple[Tensor, Tensor]
     slots_T: Tensor
     plan: AttentionPlan
 
@@ -108,22 +106,13 @@ def attend(
     w: Projections,
     at: Attended,
     kv_BS2GD: Tensor,
-    heads: HeadLayout,
     kernels: Kernels,
     *,
     eps: float = 0.0,
     scale: float | None = None,
 ) -> Tensor:
     """[T, E]: project, rotate, store K and V, read them as stored, project back. `eps` is that of the Q and K norms."""
-    H, G, D = heads.num_heads, heads.num_kv_heads, heads.head_dim
-    qkv_TXD = kernels.linear(x_TE, w.qkv, w.qkv_bias).view(-1, H + 2 * G, D)
-    qk_TXD = qkv_TXD[:, : H + G]
-    if w.q_norm is not None and w.k_norm is not None:
-        q_THD = kernels.rms_norm(qk_TXD[:, :H], w.q_norm, eps)
-        k_TGD = kernels.rms_norm(qk_TXD[:, H:], w.k_norm, eps)
-        qk_TXD = torch.cat([q_THD, k_TGD], dim=1)
-    qk_TXD = kernels.rope(qk_TXD, at.cos_TD, at.signed_sin_TD)
-    kv_T2GD = torch.stack([qk_TXD[:, H:], qkv_TXD[:, H + G :]], dim=1)
-    kernels.write_kv(kv_BS2GD, kv_T2GD, at.slots_T)
-    o_THD = kernels.paged_attention(qk_TXD[:, :H], kv_BS2GD, at.plan, scale)
-    return kernels.linear(o_THD.flatten(1), w.out)
+    qkv_TX = kernels.linear(x_TE, w.qkv, w.qkv_bias)
+    norms = None if w.q_norm is None else (w.q_norm, w.k_norm, eps)
+    q_THD = kernels.rope_and_write_kv(qkv_TX, norms, at.rotary, kv_BS2GD, at.slots_T)
+    return kernels.linear(kernels.paged_attention(q_THD, kv_BS2GD, at.plan, scale).flatten(1), w.out)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dayzero.errors import UnsupportedModel
 from dayzero.kernels.attention import HeadLayout
-from dayzero.kernels.registry import Kernels, LinearWeight
+from dayzero.kernels.registry import Kernels, LinearWeight, PreparesLinear
 from dayzero.kv.groups import CacheGroup, CacheKind
 from dayzero.models.family import Config, Family, TensorSpec
 from dayzero.models.layers import (
@@ -99,7 +99,7 @@ def groups(shape: LlamaShape, element_bytes: int) -> tuple[CacheGroup, ...]:
     return (CacheGroup(kind=CacheKind.FULL, layers=layers, bytes_per_token=per_layer * len(layers)),)
 
 
-def build(shape: LlamaShape, take: Take, kernels: Kernels) -> LlamaWeights:
+def build(shape: LlamaShape, take: Take, kernels: PreparesLinear) -> LlamaWeights:
     """Weights as the kernels want them. A tied head is packed from the embedding, which lookup needs as it is."""
     embedding = take("model.embed_tokens.weight")
     frequencies = rope_frequencies(shape.rope_theta, shape.heads.head_dim, shape.rope_scaling)
@@ -126,12 +126,12 @@ def build(shape: LlamaShape, take: Take, kernels: Kernels) -> LlamaWeights:
 def forward(w: LlamaWeights, step: Step, kv: KVLayers, kernels: Kernels, taps: Sequence[int] = ()) -> Hidden:
     """One step through all layers."""
     shape = w.shape
-    at = Attended(*w.rotary.at(step.positions), step.slots[0], step.plans[0])
+    at = Attended(w.rotary.at(step.positions, kernels), step.slots[0], step.plans[0])
     x_TE = kernels.embedding(step.tokens, w.embedding)
     tapped = []
     for index, layer in enumerate(w.layers):
         h_TE = kernels.rms_norm(x_TE, layer.attention_norm, shape.norm_eps)
-        x_TE = x_TE + attend(h_TE, layer.attention, at, kv.layer(index), shape.heads, kernels, eps=shape.norm_eps)
+        x_TE = x_TE + attend(h_TE, layer.attention, at, kv.layer(index), kernels, eps=shape.norm_eps)
         h_TE = kernels.rms_norm(x_TE, layer.mlp_norm, shape.norm_eps)
         x_TE = x_TE + kernels.linear(kernels.silu_mul(kernels.linear(h_TE, layer.mlp.gate_up)), layer.mlp.down)
         if index in taps:

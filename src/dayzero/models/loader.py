@@ -8,7 +8,7 @@ from torch import Tensor
 
 from dayzero.checkpoint.tensor import StoredTensor
 from dayzero.errors import CheckpointError
-from dayzero.kernels.registry import Kernels
+from dayzero.kernels.registry import PreparesLinear
 from dayzero.models.family import Family, TensorSpec
 from dayzero.quant.dequantize import dequantize
 
@@ -20,7 +20,7 @@ def load(
     shape: Any,
     stored: Mapping[str, StoredTensor],
     dtype: torch.dtype,
-    kernels: Kernels,
+    kernels: PreparesLinear,
     progress: Progress | None = None,
 ) -> Any:
     """Decode each tensor when the family asks for it, so that no second copy of the model is ever held.

@@ -1,0 +1,100 @@
+// The inner loops, once for each instruction set; a program takes one table for all its ops.
+//
+// Every function computes a row (or a row of a tile) by itself: in the same order, whatever else is computed with it.
+#pragma once
+
+#include <cstdint>
+
+namespace dayzero {
+
+constexpr int kPanel = 32;  // output features that are packed together
+
+// How a weight is stored, and with it how the activations that meet it are: bfloat16 or int8 by group.
+enum class Format {
+    kBf16,         // bfloat16
+    kInt4,         // 4 bits, a float16 scale by 32, codes around 8: GGUF Q4_0
+    kInt4Min,      // 4 bits, a float16 scale and minimum by 32: GGUF Q4_1, Q4_K
+    kInt8,         // 8 bits, a float16 scale by 32, codes around 128: GGUF Q8_0
+    kInt8Min,      // 8 bits, a float16 scale and minimum by 32: GGUF Q5_1, Q5_K
+    kInt8Channel,  // 8 bits, one scale for each feature
+    kNvfp4,        // e2m1, an e4m3 scale by 16, one scale for all: exact in bfloat16
+};
+constexpr int kNumFormats = 7;
+
+struct FormatLayout {
+    int group;        // along K, of one block
+    int block_bytes;  // of a panel's 32 features and one group
+    int activation_group;  // 0: bfloat16
+};
+
+constexpr FormatLayout layout(Format format) {
+    switch (format) {
+        case Format::kBf16: return {32, 32 * kPanel * 2, 0};
+        case Format::kInt4: return {32, 512 + 64, 32};
+        case Format::kInt4Min: return {32, 512 + 128, 32};
+        case Format::kInt8: return {32, 1024 + 64, 32};
+        case Format::kInt8Min: return {32, 1024 + 128, 32};
+        case Format::kInt8Channel: return {64, 2048, 64};
+        case Format::kNvfp4: return {32, 512 + 64, 0};
+    }
+    return {};
+}
+
+// Bytes of a packed row of activations: bfloat16, or int8 and after it a float32 scale and an int32 sum by group.
+constexpr int64_t packed_row_bytes(Format format, int padded_inner) {
+    const int group = layout(format).activation_group;
+    if (group == 0) return 2LL * padded_inner;
+    return (padded_inner + padded_inner / group * 8LL + 63) / 64 * 64;
+}
+
+struct Attend;  // attention.hpp
+
+// Rows of packed activations against one packed panel of a weight.
+//
+// x       rows as `pack` of the same format left them, x_stride bytes apart
+// out     float32, out_stride floats apart; only the first `columns` of the panel's features are written
+struct PanelCall {
+    const uint8_t* x;
+    int64_t x_stride;
+    int rows;
+    const uint8_t* panel;
+    int inner;  // K, padded to the format's group
+    float* out;
+    int64_t out_stride;
+    int columns;
+    const float* bias;   // of the panel's features, or null
+    const float* scale;  // of the panel's features, or null: applied to the sum
+};
+
+struct Isa {
+    const char* name;
+    int lanes;
+
+    // [K] float32 -> packed, padded with zeros to `inner`, a multiple of the group; int8 is rounded to nearest.
+    void (*pack_bf16)(const float* x, int k, int inner, uint8_t* out);
+    void (*pack_int8)(const float* x, int k, int inner, int group, uint8_t* out);
+    void (*linear[kNumFormats])(const PanelCall& call);  // by Format
+
+    // x += y (if y), then out = x / rms(x) * weight.
+    void (*add_rms_norm)(float* x, const float* residual, const float* y, const float* weight, float eps, int width,
+                         float* out);
+    void (*rms_norm)(const float* x, const float* weight, float eps, int width, float* out);
+    // Rotates one head in place, halves apart.
+    void (*rope)(float* x, const float* cos, const float* signed_sin, int head_dim);
+    void (*add)(const float* x, const float* y, int width, float* out);
+    void (*silu_mul)(const float* gate, const float* up, int width, float* out);
+    void (*gelu_mul)(const float* gate, const float* up, int width, float* out);
+    void (*copy_bf16)(const uint16_t* x, float scale, int width, float* out);
+    // One token's K and V heads into their block.
+    void (*write_kv)(const float* k, const float* v, uint16_t* block, int offset, int block_size, int num_kv_heads,
+                     int head_dim);
+    void (*attend)(const Attend& call);
+    // The first of the largest values, -1 if that is not finite.
+    int (*argmax)(const float* x, int width);
+};
+
+// What this processor lacks for a table, null if nothing: only then may the table be used.
+const char* missing_for_avx512();
+const Isa* isa_avx512();
+
+}  // namespace dayzero

@@ -1,0 +1,299 @@
+// Products with AVX-512. A panel holds 32 features; k goes by in pairs (bfloat16) or fours (int8) of a 32-bit lane.
+
+#include "linear_avx512.hpp"
+
+#include "simd_avx512.hpp"
+
+namespace dayzero::avx512 {
+
+namespace {
+
+constexpr int kPrefetchBytes = 4096;  // ahead in a panel, and into the next: hardware streams alone stop short
+
+// Sums of a tile to memory: scaled, with bias, the first `columns` of 32.
+template <int Rows>
+void finish(const PanelCall& call, int row, const F (&sums)[Rows][2]) {
+    for (int half = 0; half < 2; ++half) {
+        const int columns = call.columns - half * kLanes;
+        if (columns <= 0) return;
+        const __mmask16 mask = first(columns);
+        const F bias = call.bias ? _mm512_maskz_loadu_ps(mask, call.bias + half * kLanes) : zero();
+        const F scale = call.scale ? _mm512_maskz_loadu_ps(mask, call.scale + half * kLanes) : set1(1.0f);
+        for (int r = 0; r < Rows; ++r) {
+            float* out = call.out + (row + r) * call.out_stride + half * kLanes;
+            _mm512_mask_storeu_ps(out, mask, fma(sums[r][half], scale, bias));
+        }
+    }
+}
+
+// bfloat16, panel [K / 2][32][2].
+template <int Rows>
+void bf16_rows(const PanelCall& call, int row) {
+    F sums[Rows][2];
+    for (auto& line : sums) line[0] = line[1] = zero();
+    const uint8_t* x = call.x + row * call.x_stride;
+    const uint8_t* w = call.panel;
+    for (int pair = 0; pair < call.inner / 2; ++pair, w += 128) {
+        if constexpr (Rows <= 4) {
+            _mm_prefetch(reinterpret_cast<const char*>(w + kPrefetchBytes), _MM_HINT_T0);
+            _mm_prefetch(reinterpret_cast<const char*>(w + kPrefetchBytes + 64), _MM_HINT_T0);
+        }
+        const auto w0 = reinterpret_cast<__m512bh>(_mm512_load_si512(w));
+        const auto w1 = reinterpret_cast<__m512bh>(_mm512_load_si512(w + 64));
+        for (int r = 0; r < Rows; ++r) {
+            int32_t two;
+            __builtin_memcpy(&two, x + r * call.x_stride + 4 * pair, 4);
+            const auto both = reinterpret_cast<__m512bh>(_mm512_set1_epi32(two));
+            sums[r][0] = _mm512_dpbf16_ps(sums[r][0], w0, both);
+            sums[r][1] = _mm512_dpbf16_ps(sums[r][1], w1, both);
+        }
+    }
+    finish(call, row, sums);
+}
+
+// A packed row of int8 activations: K codes, then the scale and the sum of each group.
+struct Int8Row {
+    const int8_t* codes;
+    const float* scales;
+    const int32_t* sums;
+
+    Int8Row(const uint8_t* row, int inner, int group)
+        : codes(reinterpret_cast<const int8_t*>(row)), scales(reinterpret_cast<const float*>(row + inner)),
+          sums(reinterpret_cast<const int32_t*>(row + inner) + inner / group) {}
+};
+
+inline __m512i four(const int8_t* codes) {
+    int32_t word;
+    __builtin_memcpy(&word, codes, 4);
+    return _mm512_set1_epi32(word);
+}
+
+inline F half_floats(const uint8_t* p) {
+    return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(p)));
+}
+
+template <int Bytes>
+inline void prefetch_ahead(const uint8_t* p) {
+    for (int i = 0; i < Bytes; i += 64) {
+        _mm_prefetch(reinterpret_cast<const char*>(p + kPrefetchBytes + i), _MM_HINT_T0);
+    }
+}
+
+// Integer codes by groups of 32, met by int8 activations of the same groups: exact in int32 within a group, float32
+// over groups in ascending K. Codes are unsigned; the offset of those without a minimum is taken off by the sum of the
+// activations, where a sum begins.
+template <int Bits, bool Minimum, int Rows>
+void grouped_rows(const PanelCall& call, int row) {
+    constexpr int kCodeBytes = 32 * kPanel * Bits / 8, kBlock = kCodeBytes + (Minimum ? 128 : 64);
+    F sums[Rows][2];
+    for (auto& line : sums) line[0] = line[1] = zero();
+    const uint8_t* x = call.x + row * call.x_stride;
+    const uint8_t* w = call.panel;
+    const __m512i low_bits = _mm512_set1_epi8(15);
+    for (int group = 0; group < call.inner / 32; ++group, w += kBlock) {
+        if constexpr (Rows <= 4) prefetch_ahead<kBlock>(w);
+        __m512i dots[Rows][2];
+        for (int r = 0; r < Rows; ++r) {
+            const Int8Row at(x + r * call.x_stride, call.inner, 32);
+            dots[r][0] = dots[r][1] =
+                Minimum ? _mm512_setzero_si512() : _mm512_set1_epi32(-(Bits == 4 ? 8 : 128) * at.sums[group]);
+        }
+        for (int step = 0; step < 32 / (32 / Bits); ++step) {
+            const __m512i w0 = _mm512_load_si512(w + step * 128), w1 = _mm512_load_si512(w + step * 128 + 64);
+            for (int r = 0; r < Rows; ++r) {
+                const int8_t* codes = reinterpret_cast<const int8_t*>(x + r * call.x_stride) + group * 32;
+                if constexpr (Bits == 8) {
+                    const __m512i a = four(codes + step * 4);
+                    dots[r][0] = _mm512_dpbusd_epi32(dots[r][0], w0, a);
+                    dots[r][1] = _mm512_dpbusd_epi32(dots[r][1], w1, a);
+                } else {
+                    const __m512i a = four(codes + step * 8), b = four(codes + step * 8 + 4);
+                    dots[r][0] = _mm512_dpbusd_epi32(dots[r][0], _mm512_and_si512(w0, low_bits), a);
+                    dots[r][1] = _mm512_dpbusd_epi32(dots[r][1], _mm512_and_si512(w1, low_bits), a);
+                    dots[r][0] = _mm512_dpbusd_epi32(
+                        dots[r][0], _mm512_and_si512(_mm512_srli_epi16(w0, 4), low_bits), b);
+                    dots[r][1] = _mm512_dpbusd_epi32(
+                        dots[r][1], _mm512_and_si512(_mm512_srli_epi16(w1, 4), low_bits), b);
+                }
+            }
+        }
+        for (int half = 0; half < 2; ++half) {
+            const F scale = half_floats(w + kCodeBytes + half * 32);
+            for (int r = 0; r < Rows; ++r) {
+                const Int8Row at(x + r * call.x_stride, call.inner, 32);
+                const F dot = _mm512_cvtepi32_ps(dots[r][half]);
+                sums[r][half] = fma(dot, mul(scale, set1(at.scales[group])), sums[r][half]);
+                if constexpr (Minimum) {
+                    const F minimum = half_floats(w + kCodeBytes + 64 + half * 32);
+                    const float total = at.scales[group] * static_cast<float>(at.sums[group]);
+                    sums[r][half] = fma(minimum, set1(total), sums[r][half]);
+                }
+            }
+        }
+    }
+    finish(call, row, sums);
+}
+
+// One scale for each feature: groups are those of the activations.
+template <int Rows>
+void channel_rows(const PanelCall& call, int row) {
+    F sums[Rows][2];
+    for (auto& line : sums) line[0] = line[1] = zero();
+    const uint8_t* x = call.x + row * call.x_stride;
+    const uint8_t* w = call.panel;
+    for (int group = 0; group < call.inner / 64; ++group, w += 2048) {
+        if constexpr (Rows <= 4) prefetch_ahead<2048>(w);
+        __m512i dots[Rows][2];
+        for (int r = 0; r < Rows; ++r) {
+            const Int8Row at(x + r * call.x_stride, call.inner, 64);
+            dots[r][0] = dots[r][1] = _mm512_set1_epi32(-128 * at.sums[group]);
+        }
+        for (int step = 0; step < 16; ++step) {
+            const __m512i w0 = _mm512_load_si512(w + step * 128), w1 = _mm512_load_si512(w + step * 128 + 64);
+            for (int r = 0; r < Rows; ++r) {
+                const __m512i a = four(reinterpret_cast<const int8_t*>(x + r * call.x_stride) + group * 64 + step * 4);
+                dots[r][0] = _mm512_dpbusd_epi32(dots[r][0], w0, a);
+                dots[r][1] = _mm512_dpbusd_epi32(dots[r][1], w1, a);
+            }
+        }
+        for (int r = 0; r < Rows; ++r) {
+            const Int8Row at(x + r * call.x_stride, call.inner, 64);
+            const F scale = set1(at.scales[group]);
+            for (int half = 0; half < 2; ++half) sums[r][half] = fma(_mm512_cvtepi32_ps(dots[r][half]), scale, sums[r][half]);
+        }
+    }
+    finish(call, row, sums);
+}
+
+// e4m3 (positive) as float32: its bits under a float's exponent, which is then too small by 120.
+inline F e4m3(const uint8_t* p) {
+    const __m512i bits = _mm512_slli_epi32(_mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(p))), 20);
+    return mul(_mm512_castsi512_ps(bits), set1(0x1p120f));
+}
+
+// e2m1 through a table of bfloat16; exact, as the products with bfloat16 activations are. vpermw looks at 5 bits of a
+// word, so the table is there twice and the neighbour's bit does not matter.
+template <int Rows>
+void nvfp4_rows(const PanelCall& call, int row) {
+    alignas(64) static constexpr uint16_t kE2M1[32] = {
+        0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0, 0x8000, 0xbf00, 0xbf80,
+        0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0, 0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040,
+        0x4080, 0x40c0, 0x8000, 0xbf00, 0xbf80, 0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0};
+    const __m512i table = _mm512_load_si512(kE2M1);
+    F sums[Rows][2];
+    for (auto& line : sums) line[0] = line[1] = zero();
+    const uint8_t* x = call.x + row * call.x_stride;
+    const uint8_t* w = call.panel;
+    for (int block = 0; block < call.inner / 32; ++block, w += 576) {
+        if constexpr (Rows <= 4) prefetch_ahead<576>(w);
+        for (int group = 0; group < 2; ++group) {
+            F dots[Rows][2];
+            for (auto& line : dots) line[0] = line[1] = zero();
+            for (int step = 0; step < 2; ++step) {
+                __m512i codes[2];
+                for (int half = 0; half < 2; ++half) {
+                    codes[half] = _mm512_load_si512(w + (group * 2 + step) * 128 + half * 64);
+                }
+                for (int pair = 0; pair < 4; ++pair) {
+                    __m512bh value[2];
+                    for (int half = 0; half < 2; ++half) {
+                        value[half] = reinterpret_cast<__m512bh>(_mm512_permutexvar_epi16(codes[half], table));
+                        codes[half] = _mm512_srli_epi16(codes[half], 4);
+                    }
+                    for (int r = 0; r < Rows; ++r) {
+                        const uint8_t* two = x + r * call.x_stride + (block * 32 + group * 16 + step * 8 + pair * 2) * 2;
+                        int32_t word;
+                        __builtin_memcpy(&word, two, 4);
+                        const auto both = reinterpret_cast<__m512bh>(_mm512_set1_epi32(word));
+                        for (int half = 0; half < 2; ++half) {
+                            dots[r][half] = _mm512_dpbf16_ps(dots[r][half], value[half], both);
+                        }
+                    }
+                }
+            }
+            for (int half = 0; half < 2; ++half) {
+                const F scale = e4m3(w + 512 + group * kPanel + half * 16);
+                for (int r = 0; r < Rows; ++r) sums[r][half] = fma(dots[r][half], scale, sums[r][half]);
+            }
+        }
+    }
+    finish(call, row, sums);
+}
+
+using RowsOf = void (*)(const PanelCall&, int);
+
+// Blocks of nearly equal height, none above Tallest.
+template <int Tallest>
+void in_blocks(const PanelCall& call, const RowsOf (&rows_of)[Tallest]) {
+    const int blocks = (call.rows + Tallest - 1) / Tallest;
+    for (int block = 0, row = 0; block < blocks; ++block) {
+        const int height = (call.rows - row + blocks - block - 1) / (blocks - block);
+        rows_of[height - 1](call, row);
+        row += height;
+    }
+}
+
+}  // namespace
+
+void pack_int8(const float* x, int k, int inner, int group, uint8_t* out) {
+    auto* codes = reinterpret_cast<int8_t*>(out);
+    auto* scales = reinterpret_cast<float*>(out + inner);
+    auto* sums = reinterpret_cast<int32_t*>(scales + inner / group);
+    for (int start = 0; start < inner; start += group) {
+        F most = zero(), spoilt = zero();
+        for (int i = start; i < start + group; i += kLanes) {
+            const F v = load_first(x + i, k - i > 0 ? k - i : 0);
+            most = max(most, _mm512_abs_ps(v));
+            spoilt = fma(v, zero(), spoilt);  // NaN if any is not finite
+        }
+        const float largest_one = largest(most);  // one too small to divide by counts as 0
+        const F factor = set1(largest_one > 1e-30f ? 127.0f / largest_one : 0.0f);
+        __m512i total = _mm512_setzero_si512();
+        for (int i = start; i < start + group; i += kLanes) {
+            const F v = load_first(x + i, k - i > 0 ? k - i : 0);
+            const __m512i code = _mm512_cvtps_epi32(mul(v, factor));
+            total = _mm512_add_epi32(total, code);
+            _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + i), _mm512_cvtsepi32_epi8(code));
+        }
+        *scales++ = largest_one / 127.0f + sum(spoilt);
+        *sums++ = _mm512_reduce_add_epi32(total);
+    }
+}
+
+void linear_bf16(const PanelCall& call) {
+    static constexpr RowsOf rows_of[12] = {bf16_rows<1>, bf16_rows<2>, bf16_rows<3>,  bf16_rows<4>,
+                                           bf16_rows<5>, bf16_rows<6>, bf16_rows<7>,  bf16_rows<8>,
+                                           bf16_rows<9>, bf16_rows<10>, bf16_rows<11>, bf16_rows<12>};
+    in_blocks<12>(call, rows_of);
+}
+
+namespace {
+
+template <int Bits, bool Minimum>
+void grouped(const PanelCall& call) {
+    static constexpr RowsOf rows_of[6] = {grouped_rows<Bits, Minimum, 1>, grouped_rows<Bits, Minimum, 2>,
+                                          grouped_rows<Bits, Minimum, 3>, grouped_rows<Bits, Minimum, 4>,
+                                          grouped_rows<Bits, Minimum, 5>, grouped_rows<Bits, Minimum, 6>};
+    in_blocks<6>(call, rows_of);
+}
+
+}  // namespace
+
+void linear_int4(const PanelCall& call) { grouped<4, false>(call); }
+void linear_int4_min(const PanelCall& call) { grouped<4, true>(call); }
+void linear_int8(const PanelCall& call) { grouped<8, false>(call); }
+void linear_int8_min(const PanelCall& call) { grouped<8, true>(call); }
+
+void linear_int8_channel(const PanelCall& call) {
+    static constexpr RowsOf rows_of[6] = {channel_rows<1>, channel_rows<2>, channel_rows<3>,
+                                          channel_rows<4>, channel_rows<5>, channel_rows<6>};
+    in_blocks<6>(call, rows_of);
+}
+
+void linear_nvfp4(const PanelCall& call) {
+    static constexpr RowsOf rows_of[6] = {nvfp4_rows<1>, nvfp4_rows<2>, nvfp4_rows<3>,
+                                          nvfp4_rows<4>, nvfp4_rows<5>, nvfp4_rows<6>};
+    in_blocks<6>(call, rows_of);
+}
+
+}  // namespace dayzero::avx512

@@ -1,0 +1,18 @@
+// The inner loops of products; see avx512.cpp.
+#pragma once
+
+#include "isa.hpp"
+
+namespace dayzero::avx512 {
+
+void pack_int8(const float* x, int k, int inner, int group, uint8_t* out);
+
+void linear_bf16(const PanelCall& call);
+void linear_int4(const PanelCall& call);
+void linear_int4_min(const PanelCall& call);
+void linear_int8(const PanelCall& call);
+void linear_int8_min(const PanelCall& call);
+void linear_int8_channel(const PanelCall& call);
+void linear_nvfp4(const PanelCall& call);
+
+}  // namespace dayzero::avx512

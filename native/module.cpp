@@ -1,0 +1,135 @@
+// The Python face of the native code: raw addresses and numbers in, nothing converted. The caller keeps alive what it
+// gives an address of, and `dayzero.kernels.native` is the only caller.
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/unique_ptr.h>
+
+#include "linear.hpp"
+#include "ops.hpp"
+#include "program.hpp"
+#include "threads.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace dayzero {
+
+namespace {
+
+template <typename T>
+T* at(uintptr_t address) {
+    return reinterpret_cast<T*>(address);
+}
+
+const Isa& isa_named(const std::string& name) {
+    if (name == "avx512") {
+        if (const char* missing = missing_for_avx512()) {
+            throw std::invalid_argument(std::string("this processor lacks ") + missing);
+        }
+        return *isa_avx512();
+    }
+    throw std::invalid_argument("no such instruction set: " + name);
+}
+
+}  // namespace
+
+NB_MODULE(_native, m) {
+    nb::enum_<Rows>(m, "Rows").value("TOKENS", Rows::kTokens).value("SAMPLES", Rows::kSamples);
+
+    nb::class_<ThreadPool>(m, "ThreadPool")
+        .def(nb::init<int, int>(), "num_threads"_a, "spin_us"_a)
+        .def_prop_ro("size", &ThreadPool::size);
+
+    nb::class_<Weight>(m, "Weight")
+        .def_static(
+            "bf16", [](uintptr_t rows, int features, int inner) { return Weight::bf16(at<uint16_t>(rows), features, inner); },
+            "rows"_a, "features"_a, "inner"_a)
+        .def_static(
+            "grouped",
+            [](int bits, uintptr_t codes, uintptr_t scales, uintptr_t minima, int features, int inner) {
+                return Weight::grouped(bits, at<uint8_t>(codes), at<uint16_t>(scales), at<uint16_t>(minima), features,
+                                       inner);
+            },
+            "bits"_a, "codes"_a, "scales"_a, "minima"_a, "features"_a, "inner"_a)
+        .def_static(
+            "per_channel",
+            [](uintptr_t codes, uintptr_t scales, int features, int inner) {
+                return Weight::per_channel(at<uint8_t>(codes), at<float>(scales), features, inner);
+            },
+            "codes"_a, "scales"_a, "features"_a, "inner"_a)
+        .def_static(
+            "nvfp4",
+            [](uintptr_t codes, uintptr_t scales, float global, int features, int inner) {
+                return Weight::nvfp4(at<uint8_t>(codes), at<uint8_t>(scales), global, features, inner);
+            },
+            "codes"_a, "scales"_a, "global_scale"_a, "features"_a, "inner"_a)
+        .def_prop_ro("features", [](const Weight& w) { return w.features; })
+        .def_prop_ro("inner", [](const Weight& w) { return w.inner; })
+        .def_prop_ro("bytes", &Weight::bytes);
+
+    nb::class_<Program>(m, "Program")
+        .def("__init__",
+             [](Program* p, ThreadPool& pool, const std::string& isa) { new (p) Program(pool, isa_named(isa)); },
+             "pool"_a, "isa"_a, nb::keep_alive<1, 2>())
+        .def("buffer", &Program::add_buffer, "width"_a)
+        .def("address", [](Program& p, int id) { return reinterpret_cast<uintptr_t>(p.buffer(id).row(0)); }, "buffer"_a)
+        .def_prop_ro("num_ops", &Program::num_ops)
+        .def("read", [](Program& p, uintptr_t flat, int64_t length) { p.read(at<int32_t>(flat), length); }, "flat"_a, "length"_a)
+        .def("run", &Program::run, nb::call_guard<nb::gil_scoped_release>())
+        .def("run_op", &Program::run_op, "index"_a, nb::call_guard<nb::gil_scoped_release>())
+        .def(
+            "embedding",
+            [](Program& p, int out, uintptr_t table, int64_t num_rows, float scale) {
+                add_embedding(p, out, at<uint16_t>(table), num_rows, scale);
+            },
+            "out"_a, "table"_a, "num_rows"_a, "scale"_a)
+        .def(
+            "add_rms_norm",
+            [](Program& p, int x, int y, uintptr_t weight, float eps, int sum, int out, Rows rows) {
+                add_add_rms_norm(p, x, y, at<float>(weight), eps, sum, out, rows);
+            },
+            "x"_a, "y"_a, "weight"_a, "eps"_a, "sum"_a, "out"_a, "rows"_a)
+        .def(
+            "rms_norm",
+            [](Program& p, int x, uintptr_t weight, float eps, int out, Rows rows) {
+                add_rms_norm(p, x, at<float>(weight), eps, out, rows);
+            },
+            "x"_a, "weight"_a, "eps"_a, "out"_a, "rows"_a)
+        .def("add", &add_add, "x"_a, "y"_a, "out"_a)
+        .def("take_samples", &add_take_samples, "x"_a, "out"_a)
+        .def(
+            "linear",
+            [](Program& p, int x, const Weight& weight, uintptr_t bias, int out, Rows rows) {
+                add_linear(p, x, weight, at<float>(bias), out, rows);
+            },
+            "x"_a, "weight"_a, "bias"_a, "out"_a, "rows"_a, nb::keep_alive<1, 3>())
+        .def("gated", &add_gated, "gate_up"_a, "out"_a, "gelu"_a)
+        .def(
+            "rope_and_write_kv",
+            [](Program& p, int qkv, uintptr_t q_norm, uintptr_t k_norm, float eps, uintptr_t cos, uintptr_t signed_sin,
+               int num_positions, int num_heads, uintptr_t pool, int block_size, int num_kv_heads, int head_dim,
+               int group) {
+                add_rope_and_write_kv(p, qkv, {at<float>(q_norm), at<float>(k_norm), eps}, at<float>(cos),
+                                      at<float>(signed_sin), num_positions, num_heads, at<uint16_t>(pool),
+                                      {block_size, num_kv_heads, head_dim}, group);
+            },
+            "qkv"_a, "q_norm"_a, "k_norm"_a, "eps"_a, "cos"_a, "signed_sin"_a, "num_positions"_a, "num_heads"_a,
+            "pool"_a, "block_size"_a, "num_kv_heads"_a, "head_dim"_a, "group"_a)
+        .def(
+            "attention",
+            [](Program& p, int qkv, int out, float scale, int window, int num_heads, uintptr_t pool, int block_size,
+               int num_kv_heads, int head_dim, int group) {
+                add_attention(p, qkv, out, scale, window, num_heads, at<uint16_t>(pool),
+                              {block_size, num_kv_heads, head_dim}, group);
+            },
+            "qkv"_a, "out"_a, "scale"_a, "window"_a, "num_heads"_a, "pool"_a, "block_size"_a, "num_kv_heads"_a,
+            "head_dim"_a, "group"_a);
+
+    m.def("missing", [](const std::string& isa) -> std::string {
+        const char* missing = isa == "avx512" ? missing_for_avx512() : "such code";
+        return missing ? missing : "";
+    }, "isa"_a);
+}
+
+}  // namespace dayzero

@@ -1,0 +1,344 @@
+#include "ops.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+namespace dayzero {
+
+namespace {
+
+int rows_of(const Step& step, Rows rows) {
+    return rows == Rows::kTokens ? step.num_tokens : static_cast<int>(step.sample_at.size());
+}
+
+// A row at a time, rows in equal shares.
+template <typename Row>
+void each_row(int rows, const Worker& worker, Row&& row) {
+    const int threads = worker.pool.size();
+    const int stop = static_cast<int>(static_cast<int64_t>(rows) * (worker.thread + 1) / threads);
+    for (int r = static_cast<int>(static_cast<int64_t>(rows) * worker.thread / threads); r < stop; ++r) row(r);
+}
+
+class Embedding final : public Op {
+  public:
+    Embedding(Program& p, int out, const uint16_t* table, int64_t num_rows, float scale)
+        : isa_(p.isa()), out_(p.buffer(out)), table_(table), num_rows_(num_rows), scale_(scale) {}
+
+    void prepare(const Step& step) override {
+        for (const int token : step.tokens) {
+            if (token < 0 || token >= num_rows_) throw std::invalid_argument("a token is not in the vocabulary");
+        }
+    }
+
+    void run(const Step& step, const Worker& worker) override {
+        each_row(step.num_tokens, worker, [&](int r) {
+            isa_.copy_bf16(table_ + static_cast<int64_t>(step.tokens[r]) * out_.width, scale_, out_.width, out_.row(r));
+        });
+    }
+
+  private:
+    const Isa& isa_;
+    Buffer& out_;
+    const uint16_t* table_;
+    int64_t num_rows_;
+    float scale_;
+};
+
+class AddRmsNorm final : public Op {
+  public:
+    AddRmsNorm(Program& p, int x, int y, const float* weight, float eps, int sum, int out, Rows rows)
+        : isa_(p.isa()), x_(p.buffer(x)), y_(p.buffer(y)), sum_(p.buffer(sum)), out_(p.buffer(out)), weight_(weight),
+          eps_(eps), rows_(rows) {}
+
+    void run(const Step& step, const Worker& worker) override {
+        each_row(rows_of(step, rows_), worker, [&](int r) {
+            isa_.add_rms_norm(sum_.row(r), x_.row(r), y_.row(r), weight_, eps_, x_.width, out_.row(r));
+        });
+    }
+
+  private:
+    const Isa& isa_;
+    Buffer &x_, &y_, &sum_, &out_;
+    const float* weight_;
+    float eps_;
+    Rows rows_;
+};
+
+class RmsNorm final : public Op {
+  public:
+    RmsNorm(Program& p, int x, const float* weight, float eps, int out, Rows rows)
+        : isa_(p.isa()), x_(p.buffer(x)), out_(p.buffer(out)), weight_(weight), eps_(eps), rows_(rows) {}
+
+    void run(const Step& step, const Worker& worker) override {
+        each_row(rows_of(step, rows_), worker,
+                 [&](int r) { isa_.rms_norm(x_.row(r), weight_, eps_, x_.width, out_.row(r)); });
+    }
+
+  private:
+    const Isa& isa_;
+    Buffer &x_, &out_;
+    const float* weight_;
+    float eps_;
+    Rows rows_;
+};
+
+class Add final : public Op {
+  public:
+    Add(Program& p, int x, int y, int out) : isa_(p.isa()), x_(p.buffer(x)), y_(p.buffer(y)), out_(p.buffer(out)) {}
+
+    void run(const Step& step, const Worker& worker) override {
+        each_row(step.num_tokens, worker, [&](int r) { isa_.add(x_.row(r), y_.row(r), x_.width, out_.row(r)); });
+    }
+
+  private:
+    const Isa& isa_;
+    Buffer &x_, &y_, &out_;
+};
+
+class TakeSamples final : public Op {
+  public:
+    TakeSamples(Program& p, int x, int out) : x_(p.buffer(x)), out_(p.buffer(out)) {}
+
+    void run(const Step& step, const Worker& worker) override {
+        each_row(static_cast<int>(step.sample_at.size()), worker, [&](int r) {
+            std::memcpy(out_.row(r), x_.row(step.sample_at[r]), static_cast<size_t>(x_.width) * 4);
+        });
+    }
+
+  private:
+    Buffer &x_, &out_;
+};
+
+class Gated final : public Op {
+  public:
+    Gated(Program& p, int gate_up, int out, bool gelu)
+        : activation_(gelu ? p.isa().gelu_mul : p.isa().silu_mul), x_(p.buffer(gate_up)), out_(p.buffer(out)) {}
+
+    void run(const Step& step, const Worker& worker) override {
+        const int width = out_.width;
+        if (step.num_tokens > 1) {
+            each_row(step.num_tokens, worker,
+                     [&](int r) { activation_(x_.row(r), x_.row(r) + width, width, out_.row(r)); });
+            return;
+        }
+        // One row: shared in whole vectors, so that an element's lane does not matter.
+        const int threads = worker.pool.size(), vectors = (width + 15) / 16;
+        const int start = vectors * worker.thread / threads * 16;
+        const int stop = std::min(width, vectors * (worker.thread + 1) / threads * 16);
+        if (step.num_tokens == 1 && start < stop) {
+            activation_(x_.row(0) + start, x_.row(0) + width + start, stop - start, out_.row(0) + start);
+        }
+    }
+
+  private:
+    void (*const activation_)(const float*, const float*, int, float*);
+    Buffer &x_, &out_;
+};
+
+class Linear final : public Op {
+  public:
+    Linear(Program& p, int x, const Weight& weight, const float* bias, int out, Rows rows)
+        : isa_(p.isa()), x_(p.buffer(x)), weight_(weight), bias_(bias), out_(p.buffer(out)), rows_(rows),
+          row_bytes_(packed_row_bytes(weight.format, weight.padded_inner)) {}
+
+    void prepare(const Step& step) override { packed_.reserve(rows_of(step, rows_) * row_bytes_); }
+
+    void run(const Step& step, const Worker& worker) override {
+        const int rows = rows_of(step, rows_);
+        if (rows == 0) return;
+        const int64_t row_bytes = row_bytes_;
+        uint8_t* packed = packed_.data();
+        if (rows <= kAlone) {  // cheaper to pack than to meet
+            worker.scratch.reserve(rows * row_bytes);
+            packed = worker.scratch.data();
+            for (int r = 0; r < rows; ++r) pack(r, packed + r * row_bytes);
+        } else {
+            each_row(rows, worker, [&](int r) { pack(r, packed + r * row_bytes); });
+            worker.pool.barrier();
+        }
+        const int panels = weight_.num_panels();
+        const int share = std::max(1, panels / (worker.pool.size() * kShares));
+        for (int start, stop; take(share, panels, start, stop);) {
+            for (int panel = start; panel < stop; ++panel) {
+                const int first = panel * kPanel;
+                isa_.linear[static_cast<int>(weight_.format)]({.x = packed,
+                                  .x_stride = row_bytes,
+                                  .rows = rows,
+                                  .panel = weight_.panel(panel),
+                                  .inner = weight_.padded_inner,
+                                  .out = out_.row(0) + first,
+                                  .out_stride = out_.width,
+                                  .columns = std::min(kPanel, weight_.features - first),
+                                  .bias = bias_ ? bias_ + first : nullptr,
+                                  .scale = weight_.scale.empty() ? nullptr : weight_.scale.data() + first});
+            }
+        }
+    }
+
+  private:
+    static constexpr int kAlone = 4;
+    static constexpr int kShares = 4;  // of each thread: one that is late leaves some to others
+
+    void pack(int r, uint8_t* to) const {
+        const int group = layout(weight_.format).activation_group;
+        if (group) {
+            isa_.pack_int8(x_.row(r), weight_.inner, weight_.padded_inner, group, to);
+        } else {
+            isa_.pack_bf16(x_.row(r), weight_.inner, weight_.padded_inner, to);
+        }
+    }
+
+    const Isa& isa_;
+    Buffer& x_;
+    const Weight& weight_;
+    const float* bias_;
+    Buffer& out_;
+    Rows rows_;
+    int64_t row_bytes_;
+    AlignedBytes packed_;
+};
+
+class RopeAndWriteKV final : public Op {
+  public:
+    RopeAndWriteKV(Program& p, int qkv, const HeadNorms& norms, const float* cos, const float* signed_sin,
+                   int num_positions, int num_heads, uint16_t* pool, KVShape shape, int group)
+        : isa_(p.isa()), qkv_(p.buffer(qkv)), norms_(norms), cos_(cos), signed_sin_(signed_sin),
+          num_positions_(num_positions), num_heads_(num_heads), pool_(pool), shape_(shape), group_(group) {}
+
+    void prepare(const Step& step) override {
+        for (const int position : step.positions) {
+            if (position >= num_positions_) throw std::invalid_argument("a position is beyond the context");
+        }
+    }
+
+    void run(const Step& step, const Worker& worker) override {
+        each_row(step.num_tokens, worker, [&](int r) { row(step, r); });
+    }
+
+  private:
+    void row(const Step& step, int r) const {
+        const int head_dim = shape_.head_dim, position = step.positions[r];
+        const float* cos = cos_ + static_cast<int64_t>(position) * head_dim;
+        const float* signed_sin = signed_sin_ + static_cast<int64_t>(position) * head_dim;
+        float* q = qkv_.row(r);
+        float* k = q + num_heads_ * head_dim;
+        for (int head = 0; head < num_heads_ + shape_.num_kv_heads; ++head) {
+            float* x = q + head * head_dim;
+            const float* weight = head < num_heads_ ? norms_.q : norms_.k;
+            if (weight) isa_.rms_norm(x, weight, norms_.eps, head_dim, x);
+            isa_.rope(x, cos, signed_sin, head_dim);
+        }
+        const int64_t slot = step.groups[group_].slot(step.requests[r], position);
+        uint16_t* block = pool_ + slot / shape_.block_size * shape_.block_elements();
+        isa_.write_kv(k, k + shape_.num_kv_heads * head_dim, block, static_cast<int>(slot % shape_.block_size),
+                      shape_.block_size, shape_.num_kv_heads, head_dim);
+    }
+
+    const Isa& isa_;
+    Buffer& qkv_;
+    HeadNorms norms_;
+    const float *cos_, *signed_sin_;
+    int num_positions_, num_heads_;
+    uint16_t* pool_;
+    KVShape shape_;
+    int group_;
+};
+
+class Attention final : public Op {
+  public:
+    Attention(Program& p, int qkv, int out, float scale, int window, int num_heads, const uint16_t* pool, KVShape shape,
+              int group)
+        : isa_(p.isa()), qkv_(p.buffer(qkv)), out_(p.buffer(out)), scale_(scale), window_(window),
+          queries_(num_heads / shape.num_kv_heads), pool_(pool), shape_(shape), group_(group) {}
+
+    void prepare(const Step& step) override {
+        items_.clear();
+        for (int request = 0; request < step.num_requests; ++request) {
+            const int stop = step.query_starts[request + 1];
+            for (int row = step.query_starts[request]; row < stop; row += kRows) {
+                items_.push_back({request, row, std::min(kRows, stop - row)});
+            }
+        }
+    }
+
+    void run(const Step& step, const Worker& worker) override {
+        worker.scratch.reserve(attend_scratch_bytes(kRows, queries_, shape_.head_dim));
+        const int count = static_cast<int>(items_.size()) * shape_.num_kv_heads;
+        for (int start, stop; take(1, count, start, stop);) {
+            // The last rows of a request see most: they come first.
+            const Item& item = items_[items_.size() - 1 - start / shape_.num_kv_heads];
+            const int kv_head = start % shape_.num_kv_heads;
+            const int64_t head = static_cast<int64_t>(kv_head) * queries_ * shape_.head_dim;
+            const BlockTables& group = step.groups[group_];
+            // q lies in a wider row than out: the inner loop is told where each begins.
+            isa_.attend({.q = qkv_.row(item.row) + head,
+                         .q_stride = qkv_.width,
+                         .out = out_.row(item.row) + head,
+                         .out_stride = out_.width,
+                         .num_rows = item.num_rows,
+                         .first_position = step.positions[item.row],
+                         .queries_per_kv = queries_,
+                         .scale = scale_,
+                         .window = window_,
+                         .pool = pool_,
+                         .table = group.tables + static_cast<int64_t>(item.request) * group.stride,
+                         .shape = shape_,
+                         .kv_head = kv_head,
+                         .scratch = worker.scratch.data()});
+        }
+    }
+
+  private:
+    static constexpr int kRows = 32;
+
+    struct Item {
+        int request, row, num_rows;
+    };
+
+    const Isa& isa_;
+    Buffer &qkv_, &out_;
+    float scale_;
+    int window_, queries_;
+    const uint16_t* pool_;
+    KVShape shape_;
+    int group_;
+    std::vector<Item> items_;
+};
+
+}  // namespace
+
+void add_embedding(Program& p, int out, const uint16_t* table, int64_t num_rows, float scale) {
+    p.add(std::make_unique<Embedding>(p, out, table, num_rows, scale));
+}
+
+void add_add_rms_norm(Program& p, int x, int y, const float* weight, float eps, int sum, int out, Rows rows) {
+    p.add(std::make_unique<AddRmsNorm>(p, x, y, weight, eps, sum, out, rows));
+}
+
+void add_rms_norm(Program& p, int x, const float* weight, float eps, int out, Rows rows) {
+    p.add(std::make_unique<RmsNorm>(p, x, weight, eps, out, rows));
+}
+
+void add_add(Program& p, int x, int y, int out) { p.add(std::make_unique<Add>(p, x, y, out)); }
+
+void add_take_samples(Program& p, int x, int out) { p.add(std::make_unique<TakeSamples>(p, x, out)); }
+
+void add_linear(Program& p, int x, const Weight& weight, const float* bias, int out, Rows rows) {
+    p.add(std::make_unique<Linear>(p, x, weight, bias, out, rows));
+}
+
+void add_gated(Program& p, int gate_up, int out, bool gelu) { p.add(std::make_unique<Gated>(p, gate_up, out, gelu)); }
+
+void add_rope_and_write_kv(Program& p, int qkv, const HeadNorms& norms, const float* cos, const float* signed_sin,
+                           int num_positions, int num_heads, uint16_t* pool, KVShape shape, int group) {
+    p.add(std::make_unique<RopeAndWriteKV>(p, qkv, norms, cos, signed_sin, num_positions, num_heads, pool, shape,
+                                           group));
+}
+
+void add_attention(Program& p, int qkv, int out, float scale, int window, int num_heads, const uint16_t* pool,
+                   KVShape shape, int group) {
+    p.add(std::make_unique<Attention>(p, qkv, out, scale, window, num_heads, pool, shape, group));
+}
+
+}  // namespace dayzero

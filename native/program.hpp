@@ -1,0 +1,97 @@
+// A step recorded once: ops over buffers whose numbers of rows are only known when it runs.
+//
+// What CUDA graphs are on a GPU. `run` replays all ops with one pool of threads and a barrier between ops: no Python,
+// no allocation. `run_op` replays one of them, which is what calling op by op would do.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "isa.hpp"
+#include "step.hpp"
+#include "threads.hpp"
+
+namespace dayzero {
+
+enum class Rows { kTokens, kSamples };  // T or N of the step
+
+class AlignedBytes {
+  public:
+    uint8_t* data() const { return data_; }
+    int64_t size() const { return size_; }
+    void reserve(int64_t bytes);  // what was there is lost
+    AlignedBytes() = default;
+    ~AlignedBytes();
+    AlignedBytes(const AlignedBytes&) = delete;
+    AlignedBytes& operator=(const AlignedBytes&) = delete;
+
+  private:
+    uint8_t* data_ = nullptr;
+    int64_t size_ = 0;
+};
+
+// Float32 [rows, width].
+struct Buffer {
+    explicit Buffer(int floats) : width(floats) {}
+    float* row(int64_t r) const { return reinterpret_cast<float*>(bytes.data()) + r * width; }
+
+    const int width;
+    AlignedBytes bytes;
+};
+
+struct Worker {
+    int thread;
+    ThreadPool& pool;
+    AlignedBytes& scratch;  // of this thread
+};
+
+class Op {
+  public:
+    virtual ~Op() = default;
+    virtual void run(const Step& step, const Worker& worker) = 0;
+    // Called before the threads start: grow what depends on the step.
+    virtual void prepare(const Step&) {}
+
+    std::atomic<int> next{0};  // item of work that nobody has taken
+
+  protected:
+    // [start, stop) of the next `count` items, empty when all are taken.
+    bool take(int count, int items, int& start, int& stop) {
+        start = next.fetch_add(count, std::memory_order_relaxed);
+        stop = start + count < items ? start + count : items;
+        return start < items;
+    }
+};
+
+class Program {
+  public:
+    Program(ThreadPool& pool, const Isa& isa) : pool_(pool), isa_(isa), scratch_(pool.size()) {}
+    Program(const Program&) = delete;
+    Program& operator=(const Program&) = delete;
+
+    int add_buffer(int width);
+    Buffer& buffer(int id) { return *buffers_.at(static_cast<size_t>(id)); }
+    void add(std::unique_ptr<Op> op) { ops_.push_back(std::move(op)); }
+    int num_ops() const { return static_cast<int>(ops_.size()); }
+    const Isa& isa() const { return isa_; }
+
+    void read(const int32_t* flat, int64_t length);  // the step that the next runs compute
+    void run();
+    void run_op(int index);
+
+  private:
+    void reserve();
+    void start(int first, int stop);
+
+    ThreadPool& pool_;
+    const Isa& isa_;
+    std::vector<AlignedBytes> scratch_;
+    std::vector<std::unique_ptr<Buffer>> buffers_;
+    std::vector<std::unique_ptr<Op>> ops_;
+    Step step_;
+    int64_t rows_ = 0;  // that buffers have room for
+};
+
+}  // namespace dayzero

@@ -1,0 +1,60 @@
+// Sixteen float32 lanes. Included by units that are compiled for AVX-512 only, so that no inline function of theirs is
+// ever the linker's one copy for others.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace dayzero::avx512 {
+
+using F = __m512;
+constexpr int kLanes = 16;
+
+inline F set1(float x) { return _mm512_set1_ps(x); }
+inline F zero() { return _mm512_setzero_ps(); }
+inline F load(const float* p) { return _mm512_loadu_ps(p); }
+inline void store(float* p, F x) { _mm512_storeu_ps(p, x); }
+inline __mmask16 first(int n) { return static_cast<__mmask16>(n >= 16 ? 0xffff : (1u << n) - 1); }
+inline F load_first(const float* p, int n) { return _mm512_maskz_loadu_ps(first(n), p); }
+inline void store_first(float* p, F x, int n) { _mm512_mask_storeu_ps(p, first(n), x); }
+inline F add(F a, F b) { return _mm512_add_ps(a, b); }
+inline F sub(F a, F b) { return _mm512_sub_ps(a, b); }
+inline F mul(F a, F b) { return _mm512_mul_ps(a, b); }
+inline F div(F a, F b) { return _mm512_div_ps(a, b); }
+inline F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+inline F max(F a, F b) { return _mm512_max_ps(a, b); }
+inline float sum(F x) { return _mm512_reduce_add_ps(x); }
+inline float largest(F x) { return _mm512_reduce_max_ps(x); }
+
+// 16 bfloat16 as float32.
+inline F load_bf16(const uint16_t* p) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16));
+}
+
+// Rounded to nearest, ties to even. Unlike vcvtneps2bf16 it keeps subnormals, and a NaN a NaN.
+inline __m256i to_bf16(F x) {
+    const __m512i bits = _mm512_castps_si512(x);
+    const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
+    const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, nan, _mm512_set1_epi32(0x7fc0)));
+}
+
+// e^x to 2 ulp; 0 below the least normal, inf above the largest. Cephes' reduction and polynomial.
+inline F exp(F x) {
+    x = _mm512_min_ps(set1(200.0f), _mm512_max_ps(set1(-110.0f), x));  // in this order a NaN stays one
+    const F n = _mm512_roundscale_ps(mul(x, set1(1.44269504088896341f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    F r = _mm512_fnmadd_ps(n, set1(0.693359375f), x);
+    r = _mm512_fnmadd_ps(n, set1(-2.12194440e-4f), r);
+    F p = set1(1.9875691500e-4f);
+    p = fma(p, r, set1(1.3981999507e-3f));
+    p = fma(p, r, set1(8.3334519073e-3f));
+    p = fma(p, r, set1(4.1665795894e-2f));
+    p = fma(p, r, set1(1.6666665459e-1f));
+    p = fma(p, r, set1(5.0000001201e-1f));
+    p = fma(p, mul(r, r), add(r, set1(1.0f)));
+    return _mm512_scalef_ps(p, n);
+}
+
+}  // namespace dayzero::avx512

@@ -1,0 +1,35 @@
+"""Native kernels where they can serve, else torch's; a wish that cannot be granted is refused by name."""
+
+import dataclasses
+from typing import Literal
+
+import torch
+
+from dayzero.core.spec import KernelChoice
+from dayzero.errors import ConfigError
+from dayzero.kernels.attention import HeadLayout
+from dayzero.kernels.native.backend import NativeKernels, obstacle
+from dayzero.kernels.registry import Kernels, select
+
+KernelWish = Literal["auto", "native", "torch"]
+WISHES: tuple[KernelWish, ...] = ("auto", "native", "torch")
+
+
+def choose(
+    dtype: torch.dtype, heads: HeadLayout, block_size: int, num_threads: int, wish: str = "auto"
+) -> Kernels | NativeKernels:
+    """The kernels of an engine. Raises ConfigError for native ones that cannot serve it."""
+    if wish not in WISHES:
+        raise ConfigError(f"kernels not known: {wish}", hint="known: " + ", ".join(WISHES))
+    why_not = "torch was asked for" if wish == "torch" else obstacle(dtype, heads, block_size)
+    if not why_not:
+        return NativeKernels(num_threads)
+    if wish == "native":
+        raise ConfigError(f"native kernels cannot serve this model here: {why_not}", hint="leave out --kernels native")
+    kernels = select(dtype, heads)
+    told = tuple(_with_note(choice, why_not) if choice.op == "linear" else choice for choice in kernels.choices)
+    return dataclasses.replace(kernels, choices=told)
+
+
+def _with_note(choice: KernelChoice, note: str) -> KernelChoice:
+    return KernelChoice(choice.op, choice.implementation, f"{choice.reason}; {note}")

@@ -1,0 +1,103 @@
+"""Native kernels as a choice: for which models and machines, and what they need while weights are loaded."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dayzero.core.spec import KernelChoice
+from dayzero.kernels.attention import HeadLayout
+from dayzero.kernels.native.extension import best_instruction_set, module
+from dayzero.kernels.native.program import NativeProgram
+from dayzero.kernels.native.recorder import Symbol, Tape
+
+LANES = 16  # head sizes and KV blocks come in whole vectors
+SPIN_US = 50  # that threads wait awake for the next step: docs/log.md
+
+
+@dataclass(frozen=True, slots=True)
+class NativeWeight:
+    """A weight that only a native program reads."""
+
+    packed: Any
+    features: int
+
+
+def obstacle(dtype: torch.dtype, heads: HeadLayout, block_size: int) -> str:
+    """Why native kernels cannot serve a model here; empty if they can."""
+    if dtype is not torch.bfloat16:
+        return f"native kernels compute in bfloat16, not in {str(dtype).removeprefix('torch.')}"
+    if heads.head_dim % LANES:
+        return f"native kernels need heads of whole vectors: {heads.head_dim} is no multiple of {LANES}"
+    if block_size % LANES:
+        return f"native kernels need KV blocks of whole vectors: {block_size} is no multiple of {LANES}"
+    return best_instruction_set()[1]
+
+
+class NativeKernels:
+    """One pool of threads and the code for one instruction set."""
+
+    def __init__(self, num_threads: int) -> None:
+        native, (name, why_not) = module(), best_instruction_set()
+        assert native is not None, why_not
+        assert name is not None, why_not
+        self._native: Any = native
+        self._instruction_set = name
+        self._pool = native.ThreadPool(num_threads, SPIN_US)
+
+    @property
+    def choices(self) -> tuple[KernelChoice, ...]:
+        """Every op, and why."""
+        why = f"the best instruction set that this processor has: {self._instruction_set}"
+        return tuple(
+            KernelChoice(op, f"native/{self._instruction_set}", why)
+            for op in (
+                "linear",
+                "embedding",
+                "rms_norm",
+                "rotary_at",
+                "rope_and_write_kv",
+                "paged_attention",
+                "silu_mul",
+                "gelu_mul",
+            )
+        )
+
+    def heights(self) -> dict[str, str]:
+        """None are probed: a row's bits depend on nothing but the row by construction."""
+        return {}
+
+    def prepare_linear(self, weight_NK: Tensor) -> NativeWeight:
+        """Pack a weight [N, K]. The caller should drop the original."""
+        features, inner = weight_NK.shape
+        rows = weight_NK.to(torch.bfloat16).contiguous()
+        return NativeWeight(self._native.Weight.bf16(rows.data_ptr(), features, inner), features)
+
+    def program(self, tape: Tape, kept: Sequence[Symbol]) -> NativeProgram:
+        """What was recorded, ready to run; `kept` can be read afterwards."""
+        return NativeProgram(self._native, self._pool, self._instruction_set, tape, kept)
+
+
+def flat_step(
+    tokens: Sequence[int],
+    sample_at: Sequence[int],
+    query_starts: Sequence[int],
+    first_positions: Sequence[int],
+    block_tables: Sequence[Sequence[Sequence[int]]],
+    block_size: int,
+) -> "np.ndarray[Any, np.dtype[np.int32]]":
+    """A step as native/step.hpp reads it; block_tables: one for each request of each cache group."""
+    strides = [max(map(len, tables), default=0) for tables in block_tables]
+    flat = [len(tokens), len(sample_at), len(first_positions), block_size, len(strides), *strides]
+    flat += tokens
+    flat += sample_at
+    flat += query_starts
+    flat += first_positions
+    for stride, tables in zip(strides, block_tables, strict=True):
+        for table in tables:
+            flat += table
+            flat += [0] * (stride - len(table))
+    return np.array(flat, dtype=np.int32)

@@ -1,0 +1,149 @@
+"""A recorded forward pass as a native program, and what feeds it.
+
+Holds every tensor whose address the program knows.
+"""
+
+import ctypes
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dayzero.kernels.native.recorder import Instruction, Plan, Symbol, Tape, assign_buffers, fuse
+
+
+class NativeProgram:
+    """Ops, their buffers, and the symbols that can be read and written from outside."""
+
+    def __init__(self, native: Any, pool: Any, instruction_set: str, tape: Tape, kept: Sequence[Symbol]) -> None:
+        instructions = fuse(tape.instructions)
+        buffer_of = assign_buffers(instructions, tape.widths, [symbol.index for symbol in kept])
+        self._native = native
+        self._program = native.Program(pool, instruction_set)
+        self._widths = tape.widths
+        self._held: list[Tensor] = []
+        self._buffers: dict[int, int] = {}
+        for symbol, buffer in enumerate(buffer_of):
+            if buffer not in self._buffers:
+                self._buffers[buffer] = self._program.buffer(tape.widths[symbol])
+        self._number_of = [self._buffers[buffer] for buffer in buffer_of]
+        for instruction in instructions:
+            self._emit(instruction)
+
+    @property
+    def num_ops(self) -> int:
+        """After fusion."""
+        return int(self._program.num_ops)
+
+    def read(self, step: "np.ndarray[Any, np.dtype[np.int32]]") -> None:
+        """Take a step in its flat form (native/step.hpp); it must stay until the runs are over."""
+        self._program.read(step.ctypes.data, step.size)
+
+    def run(self) -> None:
+        """Compute the step that was read."""
+        self._program.run()
+
+    def run_op_by_op(self) -> None:
+        """The same, each op called from here: what recording saves is the difference."""
+        for index in range(self._program.num_ops):
+            self._program.run_op(index)
+
+    def view(self, symbol: Symbol, rows: int) -> Tensor:
+        """The first rows of a symbol that was kept, valid until the next step is read; no copy."""
+        if rows == 0:
+            return torch.empty(0, symbol.width)
+        address = self._program.address(self._number_of[symbol.index])
+        memory = (ctypes.c_float * (rows * symbol.width)).from_address(address)
+        return torch.frombuffer(memory, dtype=torch.float32).view(rows, symbol.width)
+
+    # -- lowering -----------------------------------------------------------------------------------------------------
+
+    def _emit(self, at: Instruction) -> None:
+        emit: Callable[..., None] = getattr(self, f"_emit_{at.op}")
+        emit([self._number_of[i] for i in at.inputs], [self._number_of[i] for i in at.outputs], at)
+
+    def _address(self, tensor: Tensor | None, dtype: torch.dtype) -> int:
+        """Of a tensor in this dtype, which is held from now on; 0 for None."""
+        if tensor is None:
+            return 0
+        held = tensor.to(dtype).contiguous()
+        self._held.append(held)
+        return held.data_ptr()
+
+    def _pool_address(self, kv_BS2GD: Tensor) -> int:
+        """Of a KV pool, which must be the very memory."""
+        assert kv_BS2GD.dtype is torch.bfloat16, kv_BS2GD.dtype
+        assert kv_BS2GD.is_contiguous()
+        return self._address(kv_BS2GD, torch.bfloat16)
+
+    def _rows(self, at: Instruction) -> Any:
+        return self._native.Rows.TOKENS if at.rows == "tokens" else self._native.Rows.SAMPLES
+
+    def _emit_embedding(self, _: list[int], out: list[int], at: Instruction) -> None:
+        table = at.fixed["table"]
+        address = self._address(table, torch.bfloat16)
+        self._program.embedding(out[0], address, table.shape[0], at.fixed["scale"])
+
+    def _emit_linear(self, x: list[int], out: list[int], at: Instruction) -> None:
+        bias = self._address(at.fixed["bias"], torch.float32)
+        self._program.linear(x[0], at.fixed["weight"].packed, bias, out[0], self._rows(at))
+
+    def _emit_add(self, x: list[int], out: list[int], _: Instruction) -> None:
+        self._program.add(x[0], x[1], out[0])
+
+    def _emit_add_rms_norm(self, x: list[int], out: list[int], at: Instruction) -> None:
+        weight = self._address(at.fixed["weight"], torch.float32)
+        self._program.add_rms_norm(x[0], x[1], weight, at.fixed["eps"], out[0], out[1], self._rows(at))
+
+    def _emit_rms_norm(self, x: list[int], out: list[int], at: Instruction) -> None:
+        weight = self._address(at.fixed["weight"], torch.float32)
+        self._program.rms_norm(x[0], weight, at.fixed["eps"], out[0], self._rows(at))
+
+    def _emit_take_samples(self, x: list[int], out: list[int], _: Instruction) -> None:
+        self._program.take_samples(x[0], out[0])
+
+    def _emit_gated(self, x: list[int], out: list[int], at: Instruction) -> None:
+        self._program.gated(x[0], out[0], at.fixed["gelu"])
+
+    def _emit_rope_and_write_kv(self, x: list[int], out: list[int], at: Instruction) -> None:
+        assert x == out, "Q stays where it is"
+        cos, signed_sin = at.fixed["rotary"]
+        q_norm, k_norm, eps = at.fixed["norms"] or (None, None, 0.0)
+        kv_BS2GD: Tensor = at.fixed["kv"]
+        _, block_size, _, num_kv_heads, head_dim = kv_BS2GD.shape
+        num_heads = self._widths[at.inputs[0]] // head_dim - 2 * num_kv_heads
+        self._program.rope_and_write_kv(
+            x[0],
+            self._address(q_norm, torch.float32),
+            self._address(k_norm, torch.float32),
+            eps,
+            self._address(cos, torch.float32),
+            self._address(signed_sin, torch.float32),
+            cos.shape[0],
+            num_heads,
+            self._pool_address(kv_BS2GD),
+            block_size,
+            num_kv_heads,
+            head_dim,
+            at.fixed["group"],
+        )
+
+    def _emit_attention(self, x: list[int], out: list[int], at: Instruction) -> None:
+        kv_BS2GD: Tensor = at.fixed["kv"]
+        _, block_size, _, num_kv_heads, head_dim = kv_BS2GD.shape
+        plan: Plan = at.fixed["plan"]
+        self._program.attention(
+            x[0],
+            out[0],
+            1 / math.sqrt(head_dim) if at.fixed["scale"] is None else at.fixed["scale"],
+            plan.window or 0,
+            self._widths[at.outputs[0]] // head_dim,
+            self._pool_address(kv_BS2GD),
+            block_size,
+            num_kv_heads,
+            head_dim,
+            plan.group,
+        )
