@@ -4,6 +4,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include "linear.hpp"
 #include "ops.hpp"
@@ -78,6 +79,7 @@ NB_MODULE(_native, m) {
         .def("read", [](Program& p, uintptr_t flat, int64_t length) { p.read(at<int32_t>(flat), length); }, "flat"_a, "length"_a)
         .def("run", &Program::run, nb::call_guard<nb::gil_scoped_release>())
         .def("run_op", &Program::run_op, "index"_a, nb::call_guard<nb::gil_scoped_release>())
+        .def("run_timed", &Program::run_timed, nb::call_guard<nb::gil_scoped_release>())
         .def(
             "embedding",
             [](Program& p, int out, uintptr_t table, int64_t num_rows, float scale) {
@@ -100,10 +102,10 @@ NB_MODULE(_native, m) {
         .def("take_samples", &add_take_samples, "x"_a, "out"_a)
         .def(
             "linear",
-            [](Program& p, int x, const Weight& weight, uintptr_t bias, int out, Rows rows) {
-                add_linear(p, x, weight, at<float>(bias), out, rows);
+            [](Program& p, int x, const Weight& weight, uintptr_t bias, int out, int first, Rows rows) {
+                add_linear(p, x, weight, at<float>(bias), out, first, rows);
             },
-            "x"_a, "weight"_a, "bias"_a, "out"_a, "rows"_a, nb::keep_alive<1, 3>())
+            "x"_a, "weight"_a, "bias"_a, "out"_a, "first"_a, "rows"_a, nb::keep_alive<1, 3>())
         .def("gated", &add_gated, "gate_up"_a, "out"_a, "gelu"_a)
         .def(
             "rope_and_write_kv",

@@ -138,8 +138,8 @@ class Gated final : public Op {
 
 class Linear final : public Op {
   public:
-    Linear(Program& p, int x, const Weight& weight, const float* bias, int out, Rows rows)
-        : isa_(p.isa()), x_(p.buffer(x)), weight_(weight), bias_(bias), out_(p.buffer(out)), rows_(rows),
+    Linear(Program& p, int x, const Weight& weight, const float* bias, int out, int first, Rows rows)
+        : isa_(p.isa()), x_(p.buffer(x)), weight_(weight), bias_(bias), out_(p.buffer(out)), first_(first), rows_(rows),
           row_bytes_(packed_row_bytes(weight.format, weight.padded_inner)) {}
 
     void prepare(const Step& step) override { packed_.reserve(rows_of(step, rows_) * row_bytes_); }
@@ -161,7 +161,7 @@ class Linear final : public Op {
         const int share = std::max(1, panels / (worker.pool.size() * kShares));
         for (int start, stop; take(share, panels, start, stop);) {
             for (int panel = start; panel < stop; ++panel) {
-                const int first = panel * kPanel;
+                const int column = panel * kPanel, first = first_ + column;
                 isa_.linear[static_cast<int>(weight_.format)]({.x = packed,
                                   .x_stride = row_bytes,
                                   .rows = rows,
@@ -169,9 +169,9 @@ class Linear final : public Op {
                                   .inner = weight_.padded_inner,
                                   .out = out_.row(0) + first,
                                   .out_stride = out_.width,
-                                  .columns = std::min(kPanel, weight_.features - first),
+                                  .columns = std::min(kPanel, weight_.features - column),
                                   .bias = bias_ ? bias_ + first : nullptr,
-                                  .scale = weight_.scale.empty() ? nullptr : weight_.scale.data() + first});
+                                  .scale = weight_.scale.empty() ? nullptr : weight_.scale.data() + column});
             }
         }
     }
@@ -194,6 +194,7 @@ class Linear final : public Op {
     const Weight& weight_;
     const float* bias_;
     Buffer& out_;
+    int first_;
     Rows rows_;
     int64_t row_bytes_;
     AlignedBytes packed_;
@@ -324,8 +325,11 @@ void add_add(Program& p, int x, int y, int out) { p.add(std::make_unique<Add>(p,
 
 void add_take_samples(Program& p, int x, int out) { p.add(std::make_unique<TakeSamples>(p, x, out)); }
 
-void add_linear(Program& p, int x, const Weight& weight, const float* bias, int out, Rows rows) {
-    p.add(std::make_unique<Linear>(p, x, weight, bias, out, rows));
+void add_linear(Program& p, int x, const Weight& weight, const float* bias, int out, int first, Rows rows) {
+    if (first < 0 || first + weight.features > p.buffer(out).width || weight.inner != p.buffer(x).width) {
+        throw std::invalid_argument("a weight does not fit its buffers");
+    }
+    p.add(std::make_unique<Linear>(p, x, weight, bias, out, first, rows));
 }
 
 void add_gated(Program& p, int gate_up, int out, bool gelu) { p.add(std::make_unique<Gated>(p, gate_up, out, gelu)); }

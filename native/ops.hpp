@@ -13,7 +13,8 @@ void add_add_rms_norm(Program&, int x, int y, const float* weight, float eps, in
 void add_rms_norm(Program&, int x, const float* weight, float eps, int out, Rows rows);
 void add_add(Program&, int x, int y, int out);
 void add_take_samples(Program&, int x, int out);
-void add_linear(Program&, int x, const Weight& weight, const float* bias, int out, Rows rows);
+// Writes features [first, first + N) of `out`; bias is that of all of out's features.
+void add_linear(Program&, int x, const Weight& weight, const float* bias, int out, int first, Rows rows);
 void add_gated(Program&, int gate_up, int out, bool gelu);
 
 struct HeadNorms {

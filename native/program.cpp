@@ -1,5 +1,7 @@
 #include "program.hpp"
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -35,23 +37,45 @@ void Program::read(const int32_t* flat, int64_t length) {
     }
 }
 
-void Program::run() { start(0, num_ops()); }
+namespace {
+
+int64_t now_ns() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+}
+
+}  // namespace
+
+void Program::run() { start(0, num_ops(), nullptr); }
 
 void Program::run_op(int index) {
     if (index < 0 || index >= num_ops()) throw std::out_of_range("no such op");
-    start(index, index + 1);
+    start(index, index + 1, nullptr);
 }
 
-void Program::start(int first, int stop) {
+std::vector<int64_t> Program::run_timed() {
+    std::vector<int64_t> ends_ns(ops_.size());
+    int64_t before = now_ns();
+    start(0, num_ops(), ends_ns.data());
+    for (int64_t& at : ends_ns) {
+        const int64_t end = at;
+        at -= before;
+        before = end;
+    }
+    return ends_ns;
+}
+
+void Program::start(int first, int stop, int64_t* ends_ns) {
     for (int i = first; i < stop; ++i) {
         ops_[i]->next.store(0, std::memory_order_relaxed);
         ops_[i]->prepare(step_);
     }
-    pool_.run([this, first, stop](int thread) {
+    pool_.run([this, first, stop, ends_ns](int thread) {
         const Worker worker{thread, pool_, scratch_[thread]};
         for (int i = first; i < stop; ++i) {
             ops_[i]->run(step_, worker);
-            if (i + 1 < stop) pool_.barrier();
+            if (i + 1 < stop || ends_ns) pool_.barrier();
+            if (ends_ns && thread == 0) ends_ns[i] = now_ns();
         }
     });
 }

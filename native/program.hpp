@@ -80,10 +80,10 @@ class Program {
     void read(const int32_t* flat, int64_t length);  // the step that the next runs compute
     void run();
     void run_op(int index);
+    std::vector<int64_t> run_timed();  // nanoseconds of each op, the wait for the last thread included
 
   private:
-    void reserve();
-    void start(int first, int stop);
+    void start(int first, int stop, int64_t* ends_ns);
 
     ThreadPool& pool_;
     const Isa& isa_;

@@ -49,6 +49,8 @@ class EngineOptions(TypedDict, total=False):
     kv_memory_bytes: int
     block_size: int
     threads: int
+    kernels: str
+    precision: str
     prefix_cache: bool
 
 

@@ -167,6 +167,7 @@ def spec(setting):
         model="fake",
         family="fake",
         dtype="float32",
+        precision="none",
         vocab_size=setting.model.vocab_size,
         max_context=setting.max_context,
         eos_token_ids=setting.model.eos_token_ids,

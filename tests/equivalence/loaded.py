@@ -82,16 +82,19 @@ def answer_of(events: Sequence[TokenEvent]) -> Answer:
 class Loaded:
     """A checkpoint in one dtype."""
 
-    def __init__(self, path: Path, dtype: torch.dtype, *, max_context: int, wish: str = "auto") -> None:
+    def __init__(
+        self, path: Path, dtype: torch.dtype, *, max_context: int, wish: str = "auto", precision: str = "bf16"
+    ) -> None:
         checkpoint = open_checkpoint(path)
         self.family = family_of(checkpoint.family)
         self.shape = self.family.parse(checkpoint.config)
         self.dtype = dtype
+        self.precision = precision
         self.max_context = max_context
         self.eos_token_ids = checkpoint.generation.eos_token_ids
         self.kernels = choose(dtype, self.shape.heads, BLOCK_SIZE, torch.get_num_threads(), wish)
         self.groups = self.family.groups(self.shape, dtype.itemsize)
-        self.weights = load(self.family, self.shape, checkpoint.tensors, dtype, self.kernels)
+        self.weights = load(self.family, self.shape, checkpoint.tensors, dtype, self.kernels, precision=precision)
 
     @property
     def block_sizes(self) -> list[int]:
@@ -162,6 +165,7 @@ class Loaded:
             model="",
             family=self.family.name,
             dtype=str(self.dtype),
+            precision=self.precision,
             vocab_size=self.shape.vocab_size,
             max_context=self.max_context,
             eos_token_ids=self.eos_token_ids,

@@ -14,6 +14,7 @@ SPEC = EngineSpec(
     model="fake",
     family="fake",
     dtype="float32",
+    precision="none",
     vocab_size=1000,
     max_context=4096,
     eos_token_ids=(),

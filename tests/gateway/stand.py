@@ -37,6 +37,7 @@ SPEC = EngineSpec(
     model="fake",
     family="fake",
     dtype="float32",
+    precision="none",
     vocab_size=260,
     max_context=512,
     eos_token_ids=(EOS,),

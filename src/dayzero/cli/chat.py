@@ -26,6 +26,9 @@ def chat(
     max_tokens: Annotated[int, typer.Option(min=1, help="of each answer")] = 1024,
     temperature: Annotated[float | None, typer.Option(min=0.0, max=2.0, help="0: greedy")] = None,
     dtype: Annotated[str, typer.Option(help="bfloat16, or float32: the golden mode")] = "bfloat16",
+    precision: Annotated[
+        str, typer.Option(help="of products: auto, bf16, int8, nvfp4 or as-stored (GGUF's own codes)")
+    ] = "auto",
     chat_template: Annotated[Path | None, typer.Option(help="a Jinja file instead of the model's own")] = None,
     offline: Annotated[bool, typer.Option("--offline", help="never look at the hub")] = False,
 ) -> None:
@@ -34,7 +37,7 @@ def chat(
 
     template = None if chat_template is None else read_template(chat_template)
     with Bars() as bars:
-        llm = LLM(model, dtype=dtype, offline=offline, chat_template=template, progress=bars)
+        llm = LLM(model, dtype=dtype, precision=precision, offline=offline, chat_template=template, progress=bars)
     options = SamplingOptions(max_tokens=max_tokens)
     if temperature is not None:
         options["temperature"] = temperature

@@ -16,6 +16,10 @@ FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16"
 def doctor(
     model: Annotated[str | None, typer.Argument(help="folder, .gguf file or hub id; none: the embedded model")] = None,
     dtype: Annotated[str, typer.Option(help="bfloat16 or float32")] = "bfloat16",
+    precision: Annotated[
+        str, typer.Option(help="of products: auto, bf16, int8, nvfp4 or as-stored (GGUF's own codes)")
+    ] = "auto",
+    kernels: Annotated[str, typer.Option(help="auto, native or torch")] = "auto",
     offline: Annotated[bool, typer.Option("--offline", help="never look at the hub")] = False,
 ) -> None:
     """Look at this machine, and at what a model would need on it."""
@@ -42,11 +46,11 @@ def doctor(
     )
     with Bars() as bars:
         path = locate(model, offline=offline, progress=bars)
-    plan = plan_engine(EngineConfig(model=str(path), dtype=dtype))
+    plan = plan_engine(EngineConfig(model=str(path), dtype=dtype, precision=precision, kernels=kernels))
     per_token = sum(group.bytes_per_token for group in plan.groups)
     _table(
         console,
-        f"{path.name} as {dtype}",
+        f"{path.name} as {dtype}, products in {plan.precision}",
         [
             ("family", plan.family.name),
             ("weights", f"{plan.weight_bytes / 2**20:.0f} MiB"),

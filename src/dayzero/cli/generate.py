@@ -16,6 +16,9 @@ def generate(
     temperature: Annotated[float | None, typer.Option(min=0.0, max=2.0, help="0: greedy")] = None,
     seed: Annotated[int | None, typer.Option(help="the same seed gives the same text")] = None,
     dtype: Annotated[str, typer.Option(help="bfloat16, or float32: the golden mode")] = "bfloat16",
+    precision: Annotated[
+        str, typer.Option(help="of products: auto, bf16, int8, nvfp4 or as-stored (GGUF's own codes)")
+    ] = "auto",
     chat: Annotated[bool, typer.Option("--chat", help="wrap the prompt in the model's chat template")] = False,
     offline: Annotated[bool, typer.Option("--offline", help="never look at the hub")] = False,
 ) -> None:
@@ -26,7 +29,7 @@ def generate(
     if not text:
         raise ConfigError("empty prompt", hint="give a text, or - and something on standard input")
     with Bars() as bars:
-        llm = LLM(model, dtype=dtype, offline=offline, progress=bars)
+        llm = LLM(model, dtype=dtype, precision=precision, offline=offline, progress=bars)
     options = SamplingOptions(max_tokens=max_tokens)
     if temperature is not None:
         options["temperature"] = temperature

@@ -35,6 +35,10 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
     served_model_name: Annotated[str | None, typer.Option(help="what clients call it; default: its own name")] = None,
     dtype: Annotated[str, typer.Option(help="bfloat16, or float32: the golden mode")] = "bfloat16",
+    precision: Annotated[
+        str, typer.Option(help="of products: auto, bf16, int8, nvfp4 or as-stored (GGUF's own codes)")
+    ] = "auto",
+    kernels: Annotated[str, typer.Option(help="auto, native or torch")] = "auto",
     max_context: Annotated[int | None, typer.Option(min=1, help="tokens; default: the model's")] = None,
     max_requests: Annotated[int, typer.Option(min=1, help="running at once; more wait")] = 64,
     max_step_tokens: Annotated[
@@ -59,6 +63,8 @@ def serve(
     config = EngineConfig(
         model=str(path),
         dtype=dtype,
+        precision=precision,
+        kernels=kernels,
         max_context=max_context,
         max_requests=max_requests,
         max_step_tokens=max_step_tokens,
@@ -153,7 +159,10 @@ def url_of(host: str, port: int) -> str:
 
 def announce(spec: EngineSpec, name: str, url: str) -> None:
     """What was decided, where it listens, and a line that works."""
-    print(f"model      {name} ({spec.family}, {spec.dtype}, {spec.weight_bytes / 2**20:.0f} MiB)")
+    print(
+        f"model      {name} ({spec.family}, {spec.dtype}, products in {spec.precision}, "
+        f"{spec.weight_bytes / 2**20:.0f} MiB)"
+    )
     print(f"context    {spec.max_context} tokens, {spec.max_requests} requests at once")
     print(
         f"KV pool    {spec.kv_blocks} blocks of {spec.block_size} tokens, {spec.kv_bytes / 2**30:.2f} GiB as it fills"

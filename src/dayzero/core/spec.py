@@ -30,6 +30,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     block_size: int = 16
     threads: int | None = None
     kernels: str = "auto"  # or native, torch: `kernels.choose`
+    precision: str = "auto"  # of products, or bf16, int8, nvfp4, as-stored: `quant.precision`
     prefix_cache: bool = True
     fake: FakeModel | None = None
 
@@ -48,6 +49,7 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     family: str
     dtype: str
+    precision: str  # of products
     vocab_size: int  # width of the logits
     max_context: int
     eos_token_ids: tuple[int, ...]

@@ -31,6 +31,7 @@ from dayzero.kv.store import KVStore
 from dayzero.models.family import Family
 from dayzero.models.loader import load
 from dayzero.models.registry import family_of
+from dayzero.quant import precision as precisions
 from dayzero.version import __version__
 
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
@@ -51,6 +52,7 @@ class EnginePlan:
     weight_bytes: int
     memory: Memory
     kernels: Kernels | NativeKernels
+    precision: str
 
 
 def plan_engine(config: EngineConfig) -> EnginePlan:
@@ -67,7 +69,9 @@ def plan_engine(config: EngineConfig) -> EnginePlan:
     family = family_of(checkpoint.family)
     shape = family.parse(checkpoint.config)
     groups = family.groups(shape, dtype.itemsize)
-    weight_bytes = sum(tensor.num_weights for tensor in checkpoint.tensors.values()) * dtype.itemsize
+    kernels = choose(dtype, shape.heads, config.block_size, threads, config.kernels)
+    precision = _precision(config, checkpoint, kernels)
+    weight_bytes = precisions.weight_bytes(precision, checkpoint.tensors.values(), dtype)
     sizes = memory(config, groups, model_context=shape.max_context, weight_bytes=weight_bytes, machine=here)
     return EnginePlan(
         config=config,
@@ -79,8 +83,23 @@ def plan_engine(config: EngineConfig) -> EnginePlan:
         groups=groups,
         weight_bytes=weight_bytes,
         memory=sizes,
-        kernels=choose(dtype, shape.heads, config.block_size, threads, config.kernels),
+        kernels=kernels,
+        precision=precision,
     )
+
+
+def _precision(config: EngineConfig, checkpoint: Checkpoint, kernels: Kernels | NativeKernels) -> str:
+    """Of products. torch's kernels compute in the dtype and nothing else."""
+    if config.precision not in precisions.PRECISIONS:
+        raise ConfigError(
+            f"precision not supported: {config.precision}", hint="known: " + ", ".join(precisions.PRECISIONS)
+        )
+    if isinstance(kernels, NativeKernels):
+        return precisions.resolve(config.precision, checkpoint.tensors)
+    if config.precision not in ("auto", "bf16") or (config.precision == "bf16" and config.dtype != "bfloat16"):
+        why = next(choice.reason for choice in kernels.choices if choice.op == "linear")
+        raise ConfigError(f"precision {config.precision} needs native kernels: {why}", hint="leave out --precision")
+    return "bf16" if config.dtype == "bfloat16" else config.dtype
 
 
 def build_engine(config: EngineConfig, clock: Clock, progress: Progress) -> tuple[Engine, EngineSpec]:
@@ -93,6 +112,7 @@ def build_engine(config: EngineConfig, clock: Clock, progress: Progress) -> tupl
         plan.dtype,
         plan.kernels,
         lambda done, total: progress("weights", done, total),
+        precision=plan.precision,
     )
     store = KVStore(
         plan.groups,
@@ -113,11 +133,12 @@ def build_engine(config: EngineConfig, clock: Clock, progress: Progress) -> tupl
 def _spec(plan: EnginePlan) -> EngineSpec:
     """Frozen once the weights are loaded: only then are all heights probed."""
     config = plan.config
-    numerics_id = _numerics_id(config.dtype, plan.threads, plan.kernels)
+    numerics_id = _numerics_id(f"{config.dtype} {plan.precision}", plan.threads, plan.kernels)
     return EngineSpec(
         model=config.model,
         family=plan.family.name,
         dtype=config.dtype,
+        precision=plan.precision,
         vocab_size=plan.shape.vocab_size,
         max_context=plan.memory.max_context,
         eos_token_ids=plan.checkpoint.generation.eos_token_ids,

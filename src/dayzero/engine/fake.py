@@ -158,6 +158,7 @@ def build_fake_engine(config: EngineConfig, clock: Clock) -> tuple[Engine, Engin
         model=config.model,
         family="fake",
         dtype=config.dtype,
+        precision="none",
         vocab_size=model.vocab_size,
         max_context=max_context,
         eos_token_ids=model.eos_token_ids,

@@ -24,13 +24,6 @@ class AttentionPlan(Protocol):
     """What `plan_attention` made of a step; only `paged_attention` looks inside."""
 
 
-class PreparesLinear(Protocol):
-    """What building a model's weights needs of the kernels."""
-
-    @property
-    def prepare_linear(self) -> Callable[[Tensor], LinearWeight]: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernels:
     """The chosen function of every op; passed to the model, which calls nothing else."""

@@ -6,7 +6,7 @@ from typing import Any, Literal, Protocol
 
 from torch import Tensor
 
-from dayzero.kernels.registry import Kernels, PreparesLinear
+from dayzero.kernels.registry import Kernels, LinearWeight
 from dayzero.kv.groups import CacheGroup
 from dayzero.models.step import Hidden, KVLayers, Step
 
@@ -25,6 +25,18 @@ class TensorSpec:
     shard: ShardAxis = "replicated"
 
 
+class Take(Protocol):
+    """The tensors of a checkpoint by name, each asked for once (a tied embedding twice: as a table and as the head)."""
+
+    def __call__(self, name: str) -> Tensor:
+        """In the model's dtype."""
+        ...
+
+    def linear(self, *names: str) -> LinearWeight:
+        """Weights of products with the same input, one under the other, as the kernels want them."""
+        ...
+
+
 class Forward(Protocol):
     """One step through all layers. Pure: K and V are written to `kv`, nothing else changes."""
 
@@ -41,7 +53,7 @@ class Family:
              `vocab_size` and `max_context`; raises UnsupportedModel for a variant that is not covered
     tensors  the table of the checkpoint
     groups   the cache groups, given the bytes of one KV element
-    build    named tensors -> weights; each is asked for once, so that a loader may free as it goes
+    build    named tensors -> weights
     logits   [N, E] -> [N, V]
     """
 
@@ -49,6 +61,6 @@ class Family:
     parse: Callable[[Config], Any]
     tensors: Callable[[Any], dict[str, TensorSpec]]
     groups: Callable[[Any, int], tuple[CacheGroup, ...]]
-    build: Callable[[Any, Callable[[str], Tensor], PreparesLinear], Any]
+    build: Callable[[Any, Take], Any]
     forward: Forward
     logits: Callable[[Any, Tensor, Kernels], Tensor]

@@ -15,15 +15,14 @@ from torch import Tensor
 
 from dayzero.errors import UnsupportedModel
 from dayzero.kernels.attention import HeadLayout
-from dayzero.kernels.registry import Kernels, LinearWeight, PreparesLinear
+from dayzero.kernels.registry import Kernels, LinearWeight
 from dayzero.kv.groups import CacheGroup, CacheKind
-from dayzero.models.family import Config, Family, TensorSpec
+from dayzero.models.family import Config, Family, Take, TensorSpec
 from dayzero.models.layers import (
     Attended,
     GatedMLP,
     Projections,
     Rotary,
-    Take,
     attend,
     rope_frequencies,
     rotary,
@@ -114,14 +113,14 @@ def groups(shape: Gemma3Shape, element_bytes: int) -> tuple[CacheGroup, ...]:
     )
 
 
-def build(shape: Gemma3Shape, take: Take, kernels: PreparesLinear) -> Gemma3Weights:
+def build(shape: Gemma3Shape, take: Take) -> Gemma3Weights:
     """Weights as the kernels want them; norm weights as factors, in float32."""
 
     def factor(name: str) -> Tensor:
         return 1.0 + take(name).float()
 
     def layer(prefix: str) -> Gemma3Layer:
-        attention = take_projections(f"{prefix}.self_attn", take, kernels, bias=False, norms=False)
+        attention = take_projections(f"{prefix}.self_attn", take, bias=False, norms=False)
         return Gemma3Layer(
             attention_norm=factor(f"{prefix}.input_layernorm.weight"),
             attention=Projections(
@@ -133,7 +132,7 @@ def build(shape: Gemma3Shape, take: Take, kernels: PreparesLinear) -> Gemma3Weig
             ),
             after_attention_norm=factor(f"{prefix}.post_attention_layernorm.weight"),
             mlp_norm=factor(f"{prefix}.pre_feedforward_layernorm.weight"),
-            mlp=take_mlp(f"{prefix}.mlp", take, kernels),
+            mlp=take_mlp(f"{prefix}.mlp", take),
             after_mlp_norm=factor(f"{prefix}.post_feedforward_layernorm.weight"),
         )
 
@@ -145,7 +144,7 @@ def build(shape: Gemma3Shape, take: Take, kernels: PreparesLinear) -> Gemma3Weig
         embedding_scale=embedding.new_tensor(math.sqrt(shape.hidden_size)).item(),
         layers=tuple(layer(f"model.layers.{i}") for i in range(len(shape.is_full))),
         final_norm=factor("model.norm.weight"),
-        head=kernels.prepare_linear(embedding if shape.tied_head else take("lm_head.weight")),
+        head=take.linear("model.embed_tokens.weight" if shape.tied_head else "lm_head.weight"),
         rotary=rotary(rope_frequencies(shape.rope_theta, D, shape.rope_scaling), shape.max_context),
         local_rotary=rotary(rope_frequencies(shape.local_rope_theta, D, None), shape.max_context),
     )

@@ -1,17 +1,14 @@
 """The few parts that families share: rotary tables, fused projections, and the attention of one layer."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from dayzero.errors import UnsupportedModel
-from dayzero.kernels.registry import AttentionPlan, Kernels, LinearWeight, PreparesLinear
-from dayzero.models.family import Config
-
-Take = Callable[[str], Tensor]  # a named tensor of the checkpoint, in the dtype of the model
+from dayzero.kernels.registry import AttentionPlan, Kernels, LinearWeight
+from dayzero.models.family import Config, Take
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,22 +71,21 @@ class GatedMLP:
     down: LinearWeight
 
 
-def take_projections(prefix: str, take: Take, kernels: PreparesLinear, *, bias: bool, norms: bool) -> Projections:
+def take_projections(prefix: str, take: Take, *, bias: bool, norms: bool) -> Projections:
     """Read `<prefix>.{q,k,v,o}_proj` and what belongs to them."""
-    qkv = torch.cat([take(f"{prefix}.{x}_proj.weight") for x in "qkv"])
     return Projections(
-        qkv=kernels.prepare_linear(qkv),
+        qkv=take.linear(*(f"{prefix}.{x}_proj.weight" for x in "qkv")),
         qkv_bias=torch.cat([take(f"{prefix}.{x}_proj.bias") for x in "qkv"]) if bias else None,
-        out=kernels.prepare_linear(take(f"{prefix}.o_proj.weight")),
+        out=take.linear(f"{prefix}.o_proj.weight"),
         q_norm=take(f"{prefix}.q_norm.weight") if norms else None,
         k_norm=take(f"{prefix}.k_norm.weight") if norms else None,
     )
 
 
-def take_mlp(prefix: str, take: Take, kernels: PreparesLinear) -> GatedMLP:
+def take_mlp(prefix: str, take: Take) -> GatedMLP:
     """Read `<prefix>.{gate,up,down}_proj`."""
-    gate_up = torch.cat([take(f"{prefix}.{x}_proj.weight") for x in ("gate", "up")])
-    return GatedMLP(kernels.prepare_linear(gate_up), kernels.prepare_linear(take(f"{prefix}.down_proj.weight")))
+    gate_up = take.linear(f"{prefix}.gate_proj.weight", f"{prefix}.up_proj.weight")
+    return GatedMLP(gate_up, take.linear(f"{prefix}.down_proj.weight"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,15 +11,14 @@ from torch import Tensor
 
 from dayzero.errors import UnsupportedModel
 from dayzero.kernels.attention import HeadLayout
-from dayzero.kernels.registry import Kernels, LinearWeight, PreparesLinear
+from dayzero.kernels.registry import Kernels, LinearWeight
 from dayzero.kv.groups import CacheGroup, CacheKind
-from dayzero.models.family import Config, Family, TensorSpec
+from dayzero.models.family import Config, Family, Take, TensorSpec
 from dayzero.models.layers import (
     Attended,
     GatedMLP,
     Projections,
     Rotary,
-    Take,
     attend,
     rope_frequencies,
     rotary,
@@ -99,7 +98,7 @@ def groups(shape: LlamaShape, element_bytes: int) -> tuple[CacheGroup, ...]:
     return (CacheGroup(kind=CacheKind.FULL, layers=layers, bytes_per_token=per_layer * len(layers)),)
 
 
-def build(shape: LlamaShape, take: Take, kernels: PreparesLinear) -> LlamaWeights:
+def build(shape: LlamaShape, take: Take) -> LlamaWeights:
     """Weights as the kernels want them. A tied head is packed from the embedding, which lookup needs as it is."""
     embedding = take("model.embed_tokens.weight")
     frequencies = rope_frequencies(shape.rope_theta, shape.heads.head_dim, shape.rope_scaling)
@@ -109,16 +108,14 @@ def build(shape: LlamaShape, take: Take, kernels: PreparesLinear) -> LlamaWeight
         layers=tuple(
             LlamaLayer(
                 attention_norm=take(f"{prefix}.input_layernorm.weight"),
-                attention=take_projections(
-                    f"{prefix}.self_attn", take, kernels, bias=shape.qkv_bias, norms=shape.qk_norm
-                ),
+                attention=take_projections(f"{prefix}.self_attn", take, bias=shape.qkv_bias, norms=shape.qk_norm),
                 mlp_norm=take(f"{prefix}.post_attention_layernorm.weight"),
-                mlp=take_mlp(f"{prefix}.mlp", take, kernels),
+                mlp=take_mlp(f"{prefix}.mlp", take),
             )
             for prefix in (f"model.layers.{i}" for i in range(shape.num_layers))
         ),
         final_norm=take("model.norm.weight"),
-        head=kernels.prepare_linear(embedding if shape.tied_head else take("lm_head.weight")),
+        head=take.linear("model.embed_tokens.weight" if shape.tied_head else "lm_head.weight"),
         rotary=rotary(frequencies, shape.max_context),
     )
 

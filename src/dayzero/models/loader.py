@@ -1,6 +1,6 @@
 """A checkpoint's tensors into a family's weights, every one of them accounted for."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -8,11 +8,47 @@ from torch import Tensor
 
 from dayzero.checkpoint.tensor import StoredTensor
 from dayzero.errors import CheckpointError
-from dayzero.kernels.registry import PreparesLinear
+from dayzero.kernels.native.backend import NativeKernels
+from dayzero.kernels.registry import Kernels, LinearWeight
 from dayzero.models.family import Family, TensorSpec
 from dayzero.quant.dequantize import dequantize
+from dayzero.quant.precision import ENCODERS
 
 Progress = Callable[[int, int], None]  # tensors done, tensors in all
+
+
+class Taken:
+    """The tensors of a checkpoint as a family takes them: each decoded when it is asked for.
+
+    No second copy of the model is ever held, and a loader may free as it goes.
+    """
+
+    def __init__(
+        self,
+        stored: Mapping[str, StoredTensor],
+        dtype: torch.dtype,
+        prepare: Callable[[Sequence[StoredTensor]], LinearWeight],
+        progress: Progress | None,
+    ) -> None:
+        self._stored = stored
+        self._dtype = dtype
+        self._prepare = prepare
+        self._progress = progress
+        self._seen: set[str] = set()
+
+    def __call__(self, name: str) -> Tensor:
+        """A tensor in the model's dtype."""
+        return dequantize(self._take(name), self._dtype)
+
+    def linear(self, *names: str) -> LinearWeight:
+        """Weights of products with the same input, one under the other, as the kernels want them."""
+        return self._prepare([self._take(name) for name in names])
+
+    def _take(self, name: str) -> StoredTensor:
+        self._seen.add(name)
+        if self._progress is not None:
+            self._progress(len(self._seen), len(self._stored))
+        return self._stored[name]
 
 
 def load(
@@ -20,24 +56,23 @@ def load(
     shape: Any,
     stored: Mapping[str, StoredTensor],
     dtype: torch.dtype,
-    kernels: PreparesLinear,
+    kernels: Kernels | NativeKernels,
     progress: Progress | None = None,
+    *,
+    precision: str = "bf16",
 ) -> Any:
-    """Decode each tensor when the family asks for it, so that no second copy of the model is ever held.
+    """The weights of a family. Raises CheckpointError that names a missing, extra or misshapen tensor.
 
-    Raises CheckpointError that names a missing, extra or misshapen tensor.
+    precision  of products, one of quant.precision's but `auto`; torch's kernels compute in `dtype` and ignore it
     """
     account(family.tensors(shape), {name: tensor.shape for name, tensor in stored.items()})
-    done = 0
 
-    def take(name: str) -> Tensor:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(done, len(stored))
-        return dequantize(stored[name], dtype)
+    def prepare(parts: Sequence[StoredTensor]) -> LinearWeight:
+        if isinstance(kernels, NativeKernels):
+            return kernels.prepare_linear(ENCODERS[precision](parts))
+        return kernels.prepare_linear(torch.cat([dequantize(part, dtype) for part in parts]))
 
-    return family.build(shape, take, kernels)
+    return family.build(shape, Taken(stored, dtype, prepare, progress))
 
 
 def account(table: Mapping[str, TensorSpec], shapes: Mapping[str, tuple[int, ...]]) -> None:

@@ -13,47 +13,47 @@ import torch
 from torch import Tensor
 
 
-def _halves(blocks: Tensor, start: int, count: int) -> Tensor:
+def halves(blocks: Tensor, start: int, count: int) -> Tensor:
     """`count` fp16 numbers from byte `start` of every block, as fp32 [N, count]."""
     return blocks[:, start : start + 2 * count].view(torch.float16).float()
 
 
-def _nibbles(packed: Tensor) -> Tensor:
+def nibbles(packed: Tensor) -> Tensor:
     """Low nibbles of all bytes, then high nibbles, along the last axis."""
     return torch.cat((packed & 15, packed >> 4), dim=-1)
 
 
-def _fifth_bits(blocks: Tensor, start: int) -> Tensor:
+def fifth_bits(blocks: Tensor, start: int) -> Tensor:
     """Bit i of the 32-bit word at byte `start` as 0 or 16, [N, 32] uint8."""
     shifts = torch.arange(8, dtype=torch.uint8)
     return ((blocks[:, start : start + 4, None] >> shifts) & 1).flatten(1) << 4
 
 
 def _q4_0(blocks: Tensor) -> Tensor:
-    return (_nibbles(blocks[:, 2:]).float() - 8).mul_(_halves(blocks, 0, 1))
+    return (nibbles(blocks[:, 2:]).float() - 8).mul_(halves(blocks, 0, 1))
 
 
 def _q4_1(blocks: Tensor) -> Tensor:
-    scale, low = _halves(blocks, 0, 2).chunk(2, dim=1)
-    return _nibbles(blocks[:, 4:]).float().mul_(scale).add_(low)
+    scale, low = halves(blocks, 0, 2).chunk(2, dim=1)
+    return nibbles(blocks[:, 4:]).float().mul_(scale).add_(low)
 
 
 def _q5_0(blocks: Tensor) -> Tensor:
-    codes = _nibbles(blocks[:, 6:]) | _fifth_bits(blocks, 2)
-    return (codes.float() - 16).mul_(_halves(blocks, 0, 1))
+    codes = nibbles(blocks[:, 6:]) | fifth_bits(blocks, 2)
+    return (codes.float() - 16).mul_(halves(blocks, 0, 1))
 
 
 def _q5_1(blocks: Tensor) -> Tensor:
-    scale, low = _halves(blocks, 0, 2).chunk(2, dim=1)
-    codes = _nibbles(blocks[:, 8:]) | _fifth_bits(blocks, 4)
+    scale, low = halves(blocks, 0, 2).chunk(2, dim=1)
+    codes = nibbles(blocks[:, 8:]) | fifth_bits(blocks, 4)
     return codes.float().mul_(scale).add_(low)
 
 
 def _q8_0(blocks: Tensor) -> Tensor:
-    return blocks[:, 2:].view(torch.int8).float().mul_(_halves(blocks, 0, 1))
+    return blocks[:, 2:].view(torch.int8).float().mul_(halves(blocks, 0, 1))
 
 
-def _k_scales(packed: Tensor) -> tuple[Tensor, Tensor]:
+def k_scales(packed: Tensor) -> tuple[Tensor, Tensor]:
     """Eight 6-bit scales and eight 6-bit minima from 12 bytes, each fp32 [N, 8, 1].
 
     Bytes 0..3 and 4..7 hold the first four of each in their low six bits; their top two bits are the top bits of the
@@ -67,30 +67,30 @@ def _k_scales(packed: Tensor) -> tuple[Tensor, Tensor]:
 
 def _affine_k(blocks: Tensor, codes: Tensor) -> Tensor:
     """codes [N, 8, 32] uint8 -> scale * code - minimum, with the two-level scales of Q4_K and Q5_K."""
-    super_scale, super_minimum = _halves(blocks, 0, 2).unsqueeze(-1).chunk(2, dim=1)
-    scales, minima = _k_scales(blocks[:, 4:16])
+    super_scale, super_minimum = halves(blocks, 0, 2).unsqueeze(-1).chunk(2, dim=1)
+    scales, minima = k_scales(blocks[:, 4:16])
     return codes.float().mul_(super_scale * scales).sub_(super_minimum * minima).flatten(1)
 
 
 def _q4_k(blocks: Tensor) -> Tensor:
     packed = blocks[:, 16:].view(-1, 4, 32)
-    return _affine_k(blocks, _nibbles(packed).view(-1, 8, 32))
+    return _affine_k(blocks, nibbles(packed).view(-1, 8, 32))
 
 
 def _q5_k(blocks: Tensor) -> Tensor:
     packed = blocks[:, 48:].view(-1, 4, 32)
-    low = _nibbles(packed).view(-1, 8, 32)
+    low = nibbles(packed).view(-1, 8, 32)
     shifts = torch.arange(8, dtype=torch.uint8).view(1, 8, 1)
     high = ((blocks[:, None, 16:48] >> shifts) & 1) << 4
     return _affine_k(blocks, low | high)
 
 
 def _q6_k(blocks: Tensor) -> Tensor:
-    low = _nibbles(blocks[:, :128].view(-1, 2, 64))  # [N, 2, 128]
+    low = nibbles(blocks[:, :128].view(-1, 2, 64))  # [N, 2, 128]
     shifts = torch.tensor([0, 2, 4, 6], dtype=torch.uint8).view(1, 1, 4, 1)
     high = ((blocks[:, 128:192].view(-1, 2, 1, 32) >> shifts) & 3) << 4
     codes = (low | high.flatten(2)).view(-1, 16, 16)
-    scales = blocks[:, 192:208].view(torch.int8).float().mul_(_halves(blocks, 208, 1)).unsqueeze(-1)
+    scales = blocks[:, 192:208].view(torch.int8).float().mul_(halves(blocks, 208, 1)).unsqueeze(-1)
     return (codes.float() - 32).mul_(scales).flatten(1)
 
 

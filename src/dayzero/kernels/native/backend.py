@@ -13,6 +13,7 @@ from dayzero.kernels.attention import HeadLayout
 from dayzero.kernels.native.extension import best_instruction_set, module
 from dayzero.kernels.native.program import NativeProgram
 from dayzero.kernels.native.recorder import Symbol, Tape
+from dayzero.kernels.weights import LinearForm, Nvfp4, PerChannel
 
 LANES = 16  # head sizes and KV blocks come in whole vectors
 SPIN_US = 50  # that threads wait awake for the next step: docs/log.md
@@ -20,10 +21,15 @@ SPIN_US = 50  # that threads wait awake for the next step: docs/log.md
 
 @dataclass(frozen=True, slots=True)
 class NativeWeight:
-    """A weight that only a native program reads."""
+    """A weight that only a native program reads: parts of one format each, one under the other."""
 
-    packed: Any
+    parts: tuple[Any, ...]
     features: int
+
+    @property
+    def bytes(self) -> int:
+        """Of memory, which every token reads."""
+        return sum(part.bytes for part in self.parts)
 
 
 def obstacle(dtype: torch.dtype, heads: HeadLayout, block_size: int) -> str:
@@ -70,11 +76,25 @@ class NativeKernels:
         """None are probed: a row's bits depend on nothing but the row by construction."""
         return {}
 
-    def prepare_linear(self, weight_NK: Tensor) -> NativeWeight:
-        """Pack a weight [N, K]. The caller should drop the original."""
-        features, inner = weight_NK.shape
-        rows = weight_NK.to(torch.bfloat16).contiguous()
-        return NativeWeight(self._native.Weight.bf16(rows.data_ptr(), features, inner), features)
+    def prepare_linear(self, forms: Sequence[LinearForm]) -> NativeWeight:
+        """Pack the parts of a weight. The caller should drop the originals."""
+        parts = tuple(self._pack(form) for form in forms)
+        return NativeWeight(parts, sum(part.features for part in parts))
+
+    def _pack(self, form: LinearForm) -> Any:
+        weight = self._native.Weight
+        if isinstance(form, Tensor):
+            rows = form.to(torch.bfloat16).contiguous()
+            return weight.bf16(rows.data_ptr(), *rows.shape)
+        features, inner = form.codes.shape
+        assert form.codes.is_contiguous()
+        assert form.scales.is_contiguous()
+        if isinstance(form, PerChannel):
+            return weight.per_channel(form.codes.data_ptr(), form.scales.data_ptr(), features, inner)
+        if isinstance(form, Nvfp4):
+            return weight.nvfp4(form.codes.data_ptr(), form.scales.data_ptr(), form.global_scale, features, inner)
+        minima = 0 if form.minima is None else form.minima.data_ptr()
+        return weight.grouped(form.bits, form.codes.data_ptr(), form.scales.data_ptr(), minima, features, inner)
 
     def program(self, tape: Tape, kept: Sequence[Symbol]) -> NativeProgram:
         """What was recorded, ready to run; `kept` can be read afterwards."""

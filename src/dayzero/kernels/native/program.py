@@ -30,8 +30,10 @@ class NativeProgram:
             if buffer not in self._buffers:
                 self._buffers[buffer] = self._program.buffer(tape.widths[symbol])
         self._number_of = [self._buffers[buffer] for buffer in buffer_of]
+        self._names: list[str] = []
         for instruction in instructions:
             self._emit(instruction)
+            self._names += [instruction.op] * (self.num_ops - len(self._names))
 
     @property
     def num_ops(self) -> int:
@@ -50,6 +52,10 @@ class NativeProgram:
         """The same, each op called from here: what recording saves is the difference."""
         for index in range(self._program.num_ops):
             self._program.run_op(index)
+
+    def run_timed(self) -> list[tuple[str, int]]:
+        """The same; name and nanoseconds of each op, the wait for its last thread included."""
+        return list(zip(self._names, self._program.run_timed(), strict=True))
 
     def view(self, symbol: Symbol, rows: int) -> Tensor:
         """The first rows of a symbol that was kept, valid until the next step is read; no copy."""
@@ -89,7 +95,10 @@ class NativeProgram:
 
     def _emit_linear(self, x: list[int], out: list[int], at: Instruction) -> None:
         bias = self._address(at.fixed["bias"], torch.float32)
-        self._program.linear(x[0], at.fixed["weight"].packed, bias, out[0], self._rows(at))
+        first = 0
+        for part in at.fixed["weight"].parts:
+            self._program.linear(x[0], part, bias, out[0], first, self._rows(at))
+            first += part.features
 
     def _emit_add(self, x: list[int], out: list[int], _: Instruction) -> None:
         self._program.add(x[0], x[1], out[0])

@@ -1,0 +1,89 @@
+"""Stored blocks as codes and scales, without the detour through floats.
+
+Exact for the formats of one scale by 32 weights. The two-level scales of Q4_K and Q5_K are multiplied out and rounded
+to float16 (at most 2^-11 of each scale). Q6_K, whose scales are by 16, has no form here.
+"""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from torch import Tensor
+
+from dayzero.checkpoint.tensor import FORMATS, RotaryRows, StoredTensor
+from dayzero.kernels.weights import GROUP, Grouped
+from dayzero.quant.decoders import fifth_bits, halves, k_scales, nibbles
+
+Blocks = tuple[int, Tensor, Tensor, Tensor | None]  # bits; codes of each block; its scales and minima
+
+
+def _q4_0(blocks: Tensor) -> Blocks:
+    return 4, nibbles(blocks[:, 2:]), halves(blocks, 0, 1), None
+
+
+def _q4_1(blocks: Tensor) -> Blocks:
+    scales, minima = halves(blocks, 0, 2).chunk(2, dim=1)
+    return 4, nibbles(blocks[:, 4:]), scales, minima
+
+
+def _q5_0(blocks: Tensor) -> Blocks:
+    codes = nibbles(blocks[:, 6:]) | fifth_bits(blocks, 2)
+    return 8, codes + (128 - 16), halves(blocks, 0, 1), None
+
+
+def _q5_1(blocks: Tensor) -> Blocks:
+    scales, minima = halves(blocks, 0, 2).chunk(2, dim=1)
+    return 8, nibbles(blocks[:, 8:]) | fifth_bits(blocks, 4), scales, minima
+
+
+def _q8_0(blocks: Tensor) -> Blocks:
+    return 8, blocks[:, 2:] ^ 128, halves(blocks, 0, 1), None  # a signed byte plus 128
+
+
+def _two_level(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """Scales and minima [B, 8] of Q4_K and Q5_K."""
+    super_scale, super_minimum = halves(blocks, 0, 2).chunk(2, dim=1)
+    scales, minima = (x.squeeze(-1) for x in k_scales(blocks[:, 4:16]))
+    return super_scale * scales, -super_minimum * minima
+
+
+def _q4_k(blocks: Tensor) -> Blocks:
+    return 4, nibbles(blocks[:, 16:].view(-1, 4, 32)).view(-1, 256), *_two_level(blocks)
+
+
+def _q5_k(blocks: Tensor) -> Blocks:
+    low = nibbles(blocks[:, 48:].view(-1, 4, 32)).view(-1, 8, 32)
+    shifts = torch.arange(8, dtype=torch.uint8).view(1, 8, 1)
+    high = ((blocks[:, None, 16:48] >> shifts) & 1) << 4
+    return 8, (low | high).flatten(1), *_two_level(blocks)
+
+
+_CODES: Mapping[str, Callable[[Tensor], Blocks]] = {
+    "Q4_0": _q4_0,
+    "Q4_1": _q4_1,
+    "Q5_0": _q5_0,
+    "Q5_1": _q5_1,
+    "Q8_0": _q8_0,
+    "Q4_K": _q4_k,
+    "Q5_K": _q5_k,
+}
+CODED_FORMATS = frozenset(_CODES)
+
+
+def grouped(stored: StoredTensor) -> Grouped:
+    """The codes of a tensor [N, K] in one of CODED_FORMATS, its rows in the order that the model wants."""
+    features, inner = stored.shape
+    packed = torch.empty(len(stored.data), dtype=torch.uint8)
+    packed.numpy().data[:] = stored.data
+    bits, codes, scales, minima = _CODES[stored.format](packed.view(-1, FORMATS[stored.format].block_bytes))
+    codes, scales = codes.reshape(features, inner), scales.reshape(features, inner // GROUP).half()
+    lows = None if minima is None else minima.reshape(features, inner // GROUP).half()
+    if isinstance(stored.transform, RotaryRows):
+        order = _rotary_order(features, stored.transform.num_heads)
+        codes, scales, lows = codes[order], scales[order], None if lows is None else lows[order]
+    return Grouped(bits, codes.contiguous(), scales.contiguous(), None if lows is None else lows.contiguous())
+
+
+def _rotary_order(features: int, num_heads: int) -> Tensor:
+    """Stored row of each wanted row: (pair, half) within a head becomes (half, pair)."""
+    half = features // num_heads // 2
+    return torch.arange(features).view(num_heads, half, 2).transpose(1, 2).reshape(-1)

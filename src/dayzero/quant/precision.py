@@ -1,0 +1,87 @@
+"""In which precision products are computed, and the weights that this takes.
+
+bf16       dequantised, rounded once
+int8       8 bits with a scale for each output feature; activations int8 by groups of 64
+nvfp4      4 bits with a scale by 16, exact in bfloat16; activations bfloat16
+as-stored  GGUF's own codes; activations int8 by groups of 32. What has no codes stays bf16; Q6_K becomes 8 bits by 32
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
+
+import torch
+
+from dayzero.checkpoint.tensor import StoredTensor
+from dayzero.kernels.weights import GROUP, Grouped, LinearForm
+from dayzero.quant.codes import CODED_FORMATS, grouped
+from dayzero.quant.dequantize import dequantize
+from dayzero.quant.int8 import by_group, per_channel
+from dayzero.quant.nvfp4 import nvfp4
+
+Encode = Callable[[Sequence[StoredTensor]], list[LinearForm]]
+
+PRECISIONS = ("auto", "bf16", "int8", "nvfp4", "as-stored")
+
+
+def resolve(asked: str, stored: Mapping[str, StoredTensor]) -> str:
+    """What `auto` means for a checkpoint: its own codes if it has any, else bf16."""
+    if asked != "auto":
+        return asked
+    return "as-stored" if any(tensor.format in CODED_FORMATS for tensor in stored.values()) else "bf16"
+
+
+BITS = {"bf16": 16.0, "int8": 8.0, "nvfp4": 4.5}  # of a weight
+
+
+def weight_bytes(precision: str, stored: Iterable[StoredTensor], dtype: torch.dtype) -> int:
+    """About what the weights of a checkpoint take: matrices in the precision, the rest in `dtype`."""
+    bits = BITS.get(precision, dtype.itemsize * 8)
+    return sum(
+        len(tensor.data)
+        if precision == "as-stored"
+        else int(tensor.num_weights * (bits / 8 if len(tensor.shape) > 1 else dtype.itemsize))
+        for tensor in stored
+    )
+
+
+def _dense(stored: Sequence[StoredTensor], dtype: torch.dtype) -> torch.Tensor:
+    """Tensors, one under the other."""
+    return torch.cat([dequantize(tensor, dtype) for tensor in stored])
+
+
+def _bf16(stored: Sequence[StoredTensor]) -> list[LinearForm]:
+    return [_dense(stored, torch.bfloat16)]
+
+
+def _int8(stored: Sequence[StoredTensor]) -> list[LinearForm]:
+    return [per_channel(_dense(stored, torch.float32))]
+
+
+def _nvfp4(stored: Sequence[StoredTensor]) -> list[LinearForm]:
+    """A K that is no whole number of groups stays bf16."""
+    if stored[0].shape[1] % GROUP:
+        return _bf16(stored)
+    return [nvfp4(_dense(stored, torch.float32))]
+
+
+def _as_stored(stored: Sequence[StoredTensor]) -> list[LinearForm]:
+    """Neighbours of one format together: a mixed file may keep V finer than Q and K."""
+    return [_same_format(list(parts)) for _, parts in groupby(stored, lambda tensor: tensor.format)]
+
+
+def _same_format(stored: Sequence[StoredTensor]) -> LinearForm:
+    if stored[0].format == "Q6_K":
+        return by_group(_dense(stored, torch.float32))
+    if stored[0].format not in CODED_FORMATS:
+        return _dense(stored, torch.bfloat16)
+    parts = [grouped(tensor) for tensor in stored]
+    minima = [part.minima for part in parts if part.minima is not None]
+    return Grouped(
+        parts[0].bits,
+        torch.cat([part.codes for part in parts]),
+        torch.cat([part.scales for part in parts]),
+        torch.cat(minima) if minima else None,
+    )
+
+
+ENCODERS: Mapping[str, Encode] = {"bf16": _bf16, "int8": _int8, "nvfp4": _nvfp4, "as-stored": _as_stored}
