@@ -6,6 +6,7 @@ Knows nothing of scheduling. Everything here is a function of the batch, the wei
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -165,10 +166,12 @@ def _finite(spans: Sequence[Span], x_TE: Tensor) -> list[bool]:
     One that is not spoils even the tokens before it that share its call, whose masks turn 0 * NaN into NaN. Their
     blocks end an innocent prefix, so no outcome must let them be published.
     """
-    rows = x_TE.sum(-1).isfinite()  # a sum keeps what is not finite, and costs a twentieth of asking each element
-    if rows.all():
+    # A sum keeps what is not finite, and costs a twentieth of asking each element.
+    rows = [math.isfinite(total) for total in x_TE.sum(-1).tolist()]
+    if all(rows):
         return [True] * len(spans)
-    return [bool(part.all()) for part in torch.split(rows, [span.length for span in spans])]
+    starts = accumulate((span.length for span in spans), initial=0)
+    return [all(rows[start : start + span.length]) for start, span in zip(starts, spans, strict=False)]
 
 
 def _outcome(span: Span, told: list[Logprob] | None, sampled: tuple[int, Logprob | None] | None) -> Outcome:

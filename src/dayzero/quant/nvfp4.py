@@ -4,6 +4,8 @@ Source: NVIDIA's ModelOpt convention, where scales multiply: global = amax / (6 
 global). No calibration: what a better choice of scales would gain is not known here.
 """
 
+from itertools import pairwise
+
 import torch
 from torch import Tensor
 
@@ -13,7 +15,7 @@ GROUP = 16
 LARGEST = 6.0  # of e2m1
 LARGEST_SCALE = 448.0  # of e4m3
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-_MIDDLES = torch.tensor([(a + b) / 2 for a, b in zip(E2M1, E2M1[1:], strict=False)])
+_MIDDLES = torch.tensor([(a + b) / 2 for a, b in pairwise(E2M1)])
 
 
 def nvfp4(weight_NK: Tensor) -> Nvfp4:
