@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pytest
 
+from dayzero.kernels.ops import OPS
 from tests.cli.conftest import Dayzero
 
-OPS = ("linear", "paged_attention", "rms_norm", "rope", "write_kv", "embedding", "silu_mul", "gelu_mul")
 
 pytestmark = pytest.mark.model
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.model
 def test_doctor_shows_the_machine_what_the_model_needs_and_why_each_kernel_serves(
     dayzero: Dayzero, smollm2: Path
 ) -> None:
-    done = dayzero("doctor", smollm2)
+    done = dayzero("doctor", smollm2, "--precision", "bf16")
     assert (done.code, done.err) == (0, "")
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in done.out.splitlines() if "│" in line]
     facts = {row[0]: row[1] for row in rows if len(row) == 2}
@@ -24,8 +24,20 @@ def test_doctor_shows_the_machine_what_the_model_needs_and_why_each_kernel_serve
     assert facts["context"] == "8192 tokens"
     assert "GiB" in facts["KV pool"]
     kernels = {row[0]: row[1:] for row in rows if len(row) == 3}
-    assert set(kernels) == set(OPS)
+    assert set(kernels) == {op.name for op in OPS}
     assert all(implementation and reason for implementation, reason in kernels.values())
+
+
+def test_doctor_says_why_a_wish_for_kernels_or_a_precision_cannot_be_granted(dayzero: Dayzero, smollm2: Path) -> None:
+    done = dayzero("doctor", smollm2, "--dtype", "float32", "--kernels", "native")
+    assert done.code == 2
+    assert "error: native kernels cannot serve this model here: native kernels compute in bfloat16" in done.err
+    done = dayzero("doctor", smollm2, "--kernels", "torch", "--precision", "int8")
+    assert done.code == 2
+    assert "error: precision int8 needs native kernels" in done.err
+    assert "torch was asked for" in done.err
+    done = dayzero("doctor", smollm2, "--kernels", "abacus")
+    assert "hint: known: auto, native, torch\n" in done.err
 
 
 def test_doctor_weighs_the_model_in_the_asked_dtype(dayzero: Dayzero, tiny_folder: Path) -> None:

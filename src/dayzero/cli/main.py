@@ -1,5 +1,6 @@
 """`dayzero`: the verbs, and what an error looks like."""
 
+import signal
 import sys
 from importlib import import_module
 from typing import Annotated, NoReturn
@@ -42,6 +43,7 @@ def run() -> NoReturn:
         print(f"error: {error.strerror or type(error).__name__}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # taking a model down takes a second: a further press means the same
         sys.exit(130)
     sys.exit(0)
 
