@@ -12,6 +12,14 @@ int rows_of(const Step& step, Rows rows) {
     return rows == Rows::kTokens ? step.num_tokens : static_cast<int>(step.sample_at.size());
 }
 
+void check_group(const Step& step, int group, const KVShape& shape) {
+    if (step.num_tokens == 0) return;
+    if (static_cast<size_t>(group) >= step.groups.size()) throw std::invalid_argument("a step lacks a cache group");
+    if (step.groups[group].block_size != shape.block_size) {
+        throw std::invalid_argument("a step's blocks are not of the pool's size");
+    }
+}
+
 // A row at a time, rows in equal shares.
 template <typename Row>
 void each_row(int rows, const Worker& worker, Row&& row) {
@@ -208,6 +216,7 @@ class RopeAndWriteKV final : public Op {
           num_positions_(num_positions), num_heads_(num_heads), pool_(pool), shape_(shape), group_(group) {}
 
     void prepare(const Step& step) override {
+        check_group(step, group_, shape_);
         for (const int position : step.positions) {
             if (position >= num_positions_) throw std::invalid_argument("a position is beyond the context");
         }
@@ -254,6 +263,7 @@ class Attention final : public Op {
           queries_(num_heads / shape.num_kv_heads), pool_(pool), shape_(shape), group_(group) {}
 
     void prepare(const Step& step) override {
+        check_group(step, group_, shape_);
         items_.clear();
         for (int request = 0; request < step.num_requests; ++request) {
             const int stop = step.query_starts[request + 1];

@@ -29,7 +29,12 @@ int Program::add_buffer(int width) {
 }
 
 void Program::read(const int32_t* flat, int64_t length) {
-    step_.read(flat, length);
+    try {
+        step_.read(flat, length);
+    } catch (...) {
+        step_ = Step{};  // half of a step that was refused is none
+        throw;
+    }
     const int64_t rows = std::max<int64_t>(step_.num_tokens, static_cast<int64_t>(step_.sample_at.size()));
     if (rows > rows_) {
         for (auto& buffer : buffers_) buffer->bytes.reserve(rows * buffer->width * 4);

@@ -1,5 +1,7 @@
 #include "step.hpp"
 
+#include <limits>
+
 namespace dayzero {
 
 namespace {
@@ -31,14 +33,18 @@ void Step::read(const int32_t* flat, int64_t length) {
     num_tokens = head[0];
     num_requests = head[2];
     const int num_samples = head[1], block_size = head[3];
+    if (num_requests < 0 || block_size < 1) throw std::invalid_argument("a step has requests, and blocks a size");
     const auto strides = reader.take(head[4]);
     tokens = reader.take(num_tokens);
     sample_at = reader.take(num_samples);
-    query_starts = reader.take(num_requests + 1);
+    query_starts = reader.take(num_requests + 1LL);
     first_positions = reader.take(num_requests);
     groups.clear();
     for (const int stride : strides) {
         const auto tables = reader.take(static_cast<int64_t>(num_requests) * stride);
+        for (const int block : tables) {
+            if (block < 0) throw std::invalid_argument("a block table holds what is no block");
+        }
         groups.push_back({tables.data(), stride, block_size});
     }
     if (reader.left() != 0) throw std::invalid_argument("a step is longer than it says");
@@ -50,13 +56,15 @@ void Step::read(const int32_t* flat, int64_t length) {
     for (int r = 0; r < num_requests; ++r) {
         const int start = query_starts[r], stop = query_starts[r + 1], first = first_positions[r];
         if (stop < start || stop > num_tokens || first < 0) throw std::invalid_argument("a step's rows are out of order");
+        const int64_t last = static_cast<int64_t>(first) + stop - start - 1;
+        if (last > std::numeric_limits<int>::max()) throw std::invalid_argument("a position is beyond any context");
         for (const int stride : strides) {
-            if (stop > start && (first + stop - start - 1) / block_size >= stride) {
+            if (stop > start && last / block_size >= stride) {
                 throw std::invalid_argument("a block table is shorter than its request");
             }
         }
         for (int row = start; row < stop; ++row) {
-            positions[row] = first + row - start;
+            positions[row] = first + (row - start);
             requests[row] = r;
         }
     }

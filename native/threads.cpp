@@ -1,6 +1,7 @@
 #include "threads.hpp"
 
 #include <chrono>
+#include <stdexcept>
 
 namespace dayzero {
 
@@ -12,6 +13,7 @@ constexpr int kPausesPerYield = 4096;  // a barrier that takes this long waits f
 }  // namespace
 
 ThreadPool::ThreadPool(int num_threads, int spin_us) : num_threads_(num_threads), spin_us_(spin_us) {
+    if (num_threads < 1) throw std::invalid_argument("a pool has a thread");
     for (int thread = 1; thread < num_threads; ++thread) threads_.emplace_back([this, thread] { serve(thread); });
 }
 
