@@ -50,7 +50,7 @@ def doctor(
     per_token = sum(group.bytes_per_token for group in plan.groups)
     _table(
         console,
-        f"{path.name} as {dtype}, products in {plan.precision}",
+        f"{path.name} as {dtype}, precision {plan.precision}",
         [
             ("family", plan.family.name),
             ("weights", f"{plan.weight_bytes / 2**20:.0f} MiB"),

@@ -43,7 +43,9 @@ def run() -> NoReturn:
         print(f"error: {error.strerror or type(error).__name__}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # taking a model down takes a second: a further press means the same
+        signal.signal(
+            signal.SIGINT, signal.SIG_IGN
+        )  # taking a model down takes a second: a further press means the same
         sys.exit(130)
     sys.exit(0)
 

@@ -160,7 +160,7 @@ def url_of(host: str, port: int) -> str:
 def announce(spec: EngineSpec, name: str, url: str) -> None:
     """What was decided, where it listens, and a line that works."""
     print(
-        f"model      {name} ({spec.family}, {spec.dtype}, products in {spec.precision}, "
+        f"model      {name} ({spec.family}, {spec.dtype}, precision {spec.precision}, "
         f"{spec.weight_bytes / 2**20:.0f} MiB)"
     )
     print(f"context    {spec.max_context} tokens, {spec.max_requests} requests at once")

@@ -45,9 +45,9 @@ class Taken:
         return self._prepare([self._take(name) for name in names])
 
     def _take(self, name: str) -> StoredTensor:
+        if name not in self._seen and self._progress is not None:  # a tied embedding is taken twice
+            self._progress(len(self._seen) + 1, len(self._stored))
         self._seen.add(name)
-        if self._progress is not None:
-            self._progress(len(self._seen), len(self._stored))
         return self._stored[name]
 
 

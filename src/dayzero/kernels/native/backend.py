@@ -44,22 +44,24 @@ def obstacle(dtype: torch.dtype, heads: HeadLayout, block_size: int) -> str:
 
 
 class NativeKernels:
-    """One pool of threads and the code for one instruction set."""
+    """One pool of threads and the code for one instruction set: the named one, or the best that can run here."""
 
-    def __init__(self, num_threads: int) -> None:
-        native, (name, why_not) = module(), best_instruction_set()
+    def __init__(self, num_threads: int, instruction_set: str | None = None) -> None:
+        native, (best, why_not) = module(), best_instruction_set()
         assert native is not None, why_not
+        name = instruction_set or best
         assert name is not None, why_not
+        assert not native.missing(name), f"{name} needs {native.missing(name)}"
         self._native: Any = native
         self._instruction_set = name
+        self._why = "asked for" if instruction_set else "the best instruction set that this processor has"
         self._pool = native.ThreadPool(num_threads, SPIN_US)
 
     @property
     def choices(self) -> tuple[KernelChoice, ...]:
         """Every op, and why."""
-        why = f"the best instruction set that this processor has: {self._instruction_set}"
         return tuple(
-            KernelChoice(op, f"native/{self._instruction_set}", why)
+            KernelChoice(op, f"native/{self._instruction_set}", f"{self._why}: {self._instruction_set}")
             for op in (
                 "linear",
                 "embedding",

@@ -15,7 +15,7 @@ def _imported() -> tuple[ModuleType | None, str]:
 
 
 _MODULE, _WHY_NOT = _imported()
-INSTRUCTION_SETS = ("avx512",)  # the best first
+INSTRUCTION_SETS = ("avx512", "avx2")  # the best first
 
 
 def module() -> ModuleType | None:
