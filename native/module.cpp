@@ -9,6 +9,7 @@
 #include "linear.hpp"
 #include "ops.hpp"
 #include "program.hpp"
+#include "roofline.hpp"
 #include "threads.hpp"
 
 namespace nb = nanobind;
@@ -132,6 +133,16 @@ NB_MODULE(_native, m) {
         const char* missing = isa == "avx512" ? missing_for_avx512() : "such code";
         return missing ? missing : "";
     }, "isa"_a);
+    m.def(
+        "read_bytes_per_s",
+        [](ThreadPool& pool, uintptr_t from, int64_t bytes) { return read_bytes_per_s(pool, at<uint8_t>(from), bytes); },
+        "pool"_a, "address"_a, "bytes"_a, nb::call_guard<nb::gil_scoped_release>());
+    m.def(
+        "peak_ops_per_s",
+        [](ThreadPool& pool, const std::string& isa, const std::string& arithmetic) {
+            return peak_ops_per_s(pool, isa_named(isa).name, arithmetic);
+        },
+        "pool"_a, "isa"_a, "arithmetic"_a, nb::call_guard<nb::gil_scoped_release>());
 }
 
 }  // namespace dayzero
