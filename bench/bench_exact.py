@@ -14,7 +14,7 @@ import torch
 from record import record
 from torch import Tensor
 
-from dayzero.checkpoint.source import locate
+from dayzero.checkpoint.locate import locate
 from dayzero.core.spec import EngineConfig
 from dayzero.engine.build import EnginePlan, plan_engine
 from dayzero.kernels import reference

@@ -26,7 +26,7 @@ import aiohttp
 from record import record
 
 from dayzero.checkpoint.open import open_checkpoint
-from dayzero.checkpoint.source import locate
+from dayzero.checkpoint.locate import locate
 
 STREAMS, OUT = 32, 256
 FAKE_SERVER = Path(__file__).parent / "fake_server.py"

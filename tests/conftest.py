@@ -8,7 +8,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
 import pytest
 
-from dayzero.checkpoint.source import embedded_model
+from dayzero.checkpoint.locate import embedded_model
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import typer
 
-from dayzero.checkpoint.source import embedded_model
+from dayzero.checkpoint.locate import embedded_model
 from dayzero.cli.main import VERBS
 from dayzero.errors import DayzeroError
 from dayzero.gateway import errors

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 
 from dayzero.checkpoint.open import open_checkpoint
-from dayzero.checkpoint.source import embedded_model
+from dayzero.checkpoint.locate import embedded_model
 from dayzero.errors import CheckpointError, UnsupportedModel
 
 

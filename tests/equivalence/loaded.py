@@ -32,14 +32,18 @@ BLOCK_SIZE = 16
 
 NOT_NATIVE = obstacle(torch.bfloat16, HeadLayout(6, 2, 16), BLOCK_SIZE)
 
+
+def _native(precision: str) -> object:
+    skip = pytest.mark.skipif(bool(NOT_NATIVE), reason=NOT_NATIVE)
+    return pytest.param(torch.bfloat16, "native", precision, id=f"native {precision}", marks=skip)
+
+
 by_kernels = pytest.mark.parametrize(
-    ("dtype", "wish"),
+    ("dtype", "wish", "precision"),
     [
-        pytest.param(torch.float32, "torch", id="float32"),
-        pytest.param(torch.bfloat16, "torch", id="bfloat16"),
-        pytest.param(
-            torch.bfloat16, "native", id="native", marks=pytest.mark.skipif(bool(NOT_NATIVE), reason=NOT_NATIVE)
-        ),
+        pytest.param(torch.float32, "torch", "float32", id="float32"),
+        pytest.param(torch.bfloat16, "torch", "bf16", id="bfloat16"),
+        *(_native(precision) for precision in ("bf16", "int8", "nvfp4", "as-stored")),
     ],
 )
 

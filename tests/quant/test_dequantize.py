@@ -9,7 +9,7 @@ from transformers.modeling_gguf_pytorch_utils import LlamaTensorProcessor
 
 from dayzero.checkpoint import gguf_names
 from dayzero.checkpoint.gguf import read_gguf
-from dayzero.checkpoint.source import embedded_model
+from dayzero.checkpoint.locate import embedded_model
 from dayzero.checkpoint.tensor import FORMATS, PlusOne, RotaryRows, StoredTensor, stored_bytes
 from dayzero.quant import dequantize as module
 from dayzero.quant.dequantize import dequantize

@@ -1,7 +1,7 @@
 """What is on disk, read without torch and without trust.
 
 open           open_checkpoint(path): a folder or a .gguf file as one frozen `Checkpoint`
-source         locate(model): what the user named, as a local path; the embedded model
+locate         locate(model): what the user named, as a local path; the embedded model
 hub            files of a Hugging Face hub repository, offline too
 tensor         StoredTensor: name, shape, format, bytes, and what must be undone; the table of formats
 gguf           bounds-checked reader of the GGUF container

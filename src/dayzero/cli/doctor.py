@@ -25,7 +25,7 @@ def doctor(
     """Look at this machine, and at what a model would need on it."""
     import torch
 
-    from dayzero.checkpoint.source import locate
+    from dayzero.checkpoint.locate import locate
     from dayzero.core.spec import EngineConfig
     from dayzero.engine.build import plan_engine
     from dayzero.engine.machine import machine

@@ -13,7 +13,7 @@ import typer
 
 from dayzero import log
 from dayzero.checkpoint.open import Checkpoint, open_checkpoint
-from dayzero.checkpoint.source import locate
+from dayzero.checkpoint.locate import locate
 from dayzero.cli.progress import Bars
 from dayzero.cli.template import read_template
 from dayzero.core.spec import EngineConfig, EngineSpec

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from dayzero.checkpoint import source
-from dayzero.checkpoint.source import embedded_model, locate
+from dayzero.checkpoint.locate import embedded_model, locate
 from dayzero.errors import ConfigError
 
 
