@@ -25,8 +25,8 @@ from pathlib import Path
 import aiohttp
 from record import record
 
-from dayzero.checkpoint.open import open_checkpoint
 from dayzero.checkpoint.locate import locate
+from dayzero.checkpoint.open import open_checkpoint
 
 STREAMS, OUT = 32, 256
 FAKE_SERVER = Path(__file__).parent / "fake_server.py"

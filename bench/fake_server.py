@@ -9,8 +9,8 @@ import asyncio
 import uvloop
 
 from dayzero.checkpoint.config import GenerationDefaults
-from dayzero.checkpoint.open import open_checkpoint
 from dayzero.checkpoint.locate import locate
+from dayzero.checkpoint.open import open_checkpoint
 from dayzero.core.spec import EngineConfig, FakeModel
 from dayzero.fleet.process import EngineProcess, ProcessReplica
 from dayzero.gateway.app import create_app

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, Unpack
 
-from dayzero.checkpoint.open import open_checkpoint
 from dayzero.checkpoint.locate import locate
+from dayzero.checkpoint.open import open_checkpoint
 from dayzero.clock import SystemClock
 from dayzero.core.events import Logprob, RequestId, TokenEvent
 from dayzero.core.sampling import check_prompt

@@ -3,8 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from dayzero.checkpoint import source
-from dayzero.checkpoint.locate import embedded_model, locate
+from dayzero.checkpoint.locate import DEFAULT_HUB_ID, embedded_model, locate
 from dayzero.errors import ConfigError
 
 
@@ -85,10 +84,10 @@ def test_what_names_nothing_is_refused_with_what_can_be_named(model: str, tmp_pa
 
 
 def test_without_the_package_the_default_comes_from_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "EMBEDDED_PACKAGE", "no_such_package")
+    monkeypatch.setattr("dayzero.checkpoint.locate.EMBEDDED_PACKAGE", "no_such_package")
     hub = FakeHub()
     _locate(None, hub)
-    assert hub.asked == [(source.DEFAULT_HUB_ID, None, False)]
+    assert hub.asked == [(DEFAULT_HUB_ID, None, False)]
 
 
 def test_the_embedded_package_is_found_and_never_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +96,7 @@ def test_the_embedded_package_is_found_and_never_imported(tmp_path: Path, monkey
     (package / "__init__.py").write_text("raise SystemExit('imported')")
     (package / "model.gguf").touch()
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(source, "EMBEDDED_PACKAGE", "carries_a_model")
+    monkeypatch.setattr("dayzero.checkpoint.locate.EMBEDDED_PACKAGE", "carries_a_model")
     assert embedded_model() == package / "model.gguf"
     assert _locate(None) == package / "model.gguf"
     assert "carries_a_model" not in sys.modules

@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from dayzero.checkpoint.open import open_checkpoint
 from dayzero.checkpoint.locate import embedded_model
+from dayzero.checkpoint.open import open_checkpoint
 from dayzero.errors import CheckpointError, UnsupportedModel
 
 

@@ -5,7 +5,6 @@ import pytest
 from dayzero.kernels.ops import OPS
 from tests.cli.conftest import Dayzero
 
-
 pytestmark = pytest.mark.model
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dayzero import log
-from dayzero.checkpoint.open import Checkpoint, open_checkpoint
 from dayzero.checkpoint.locate import locate
+from dayzero.checkpoint.open import Checkpoint, open_checkpoint
 from dayzero.cli.progress import Bars
 from dayzero.cli.template import read_template
 from dayzero.core.spec import EngineConfig, EngineSpec
