@@ -96,5 +96,7 @@ struct Isa {
 // What this processor lacks for a table, null if nothing: only then may the table be used.
 const char* missing_for_avx512();
 const Isa* isa_avx512();
+const char* missing_for_avx2();
+const Isa* isa_avx2();
 
 }  // namespace dayzero

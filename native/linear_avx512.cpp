@@ -8,23 +8,7 @@ namespace dayzero::avx512 {
 
 namespace {
 
-constexpr int kPrefetchBytes = 4096;  // ahead in a panel, and into the next: hardware streams alone stop short
-
-// Sums of a tile to memory: scaled, with bias, the first `columns` of 32.
-template <int Rows>
-void finish(const PanelCall& call, int row, const F (&sums)[Rows][2]) {
-    for (int half = 0; half < 2; ++half) {
-        const int columns = call.columns - half * kLanes;
-        if (columns <= 0) return;
-        const __mmask16 mask = first(columns);
-        const F bias = call.bias ? _mm512_maskz_loadu_ps(mask, call.bias + half * kLanes) : zero();
-        const F scale = call.scale ? _mm512_maskz_loadu_ps(mask, call.scale + half * kLanes) : set1(1.0f);
-        for (int r = 0; r < Rows; ++r) {
-            float* out = call.out + (row + r) * call.out_stride + half * kLanes;
-            _mm512_mask_storeu_ps(out, mask, fma(sums[r][half], scale, bias));
-        }
-    }
-}
+#include "panel.inl"
 
 // bfloat16, panel [K / 2][32][2].
 template <int Rows>
@@ -34,10 +18,7 @@ void bf16_rows(const PanelCall& call, int row) {
     const uint8_t* x = call.x + row * call.x_stride;
     const uint8_t* w = call.panel;
     for (int pair = 0; pair < call.inner / 2; ++pair, w += 128) {
-        if constexpr (Rows <= 4) {
-            _mm_prefetch(reinterpret_cast<const char*>(w + kPrefetchBytes), _MM_HINT_T0);
-            _mm_prefetch(reinterpret_cast<const char*>(w + kPrefetchBytes + 64), _MM_HINT_T0);
-        }
+        if constexpr (Rows <= 4) prefetch_ahead<128>(w);
         const auto w0 = reinterpret_cast<__m512bh>(_mm512_load_si512(w));
         const auto w1 = reinterpret_cast<__m512bh>(_mm512_load_si512(w + 64));
         for (int r = 0; r < Rows; ++r) {
@@ -48,19 +29,8 @@ void bf16_rows(const PanelCall& call, int row) {
             sums[r][1] = _mm512_dpbf16_ps(sums[r][1], w1, both);
         }
     }
-    finish(call, row, sums);
+    finish(call, row, 0, sums);
 }
-
-// A packed row of int8 activations: K codes, then the scale and the sum of each group.
-struct Int8Row {
-    const int8_t* codes;
-    const float* scales;
-    const int32_t* sums;
-
-    Int8Row(const uint8_t* row, int inner, int group)
-        : codes(reinterpret_cast<const int8_t*>(row)), scales(reinterpret_cast<const float*>(row + inner)),
-          sums(reinterpret_cast<const int32_t*>(row + inner) + inner / group) {}
-};
 
 inline __m512i four(const int8_t* codes) {
     int32_t word;
@@ -70,13 +40,6 @@ inline __m512i four(const int8_t* codes) {
 
 inline F half_floats(const uint8_t* p) {
     return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(p)));
-}
-
-template <int Bytes>
-inline void prefetch_ahead(const uint8_t* p) {
-    for (int i = 0; i < Bytes; i += 64) {
-        _mm_prefetch(reinterpret_cast<const char*>(p + kPrefetchBytes + i), _MM_HINT_T0);
-    }
 }
 
 // Integer codes by groups of 32, met by int8 activations of the same groups: exact in int32 within a group, float32
@@ -131,7 +94,7 @@ void grouped_rows(const PanelCall& call, int row) {
             }
         }
     }
-    finish(call, row, sums);
+    finish(call, row, 0, sums);
 }
 
 // One scale for each feature: groups are those of the activations.
@@ -162,7 +125,7 @@ void channel_rows(const PanelCall& call, int row) {
             for (int half = 0; half < 2; ++half) sums[r][half] = fma(_mm512_cvtepi32_ps(dots[r][half]), scale, sums[r][half]);
         }
     }
-    finish(call, row, sums);
+    finish(call, row, 0, sums);
 }
 
 // e4m3 (positive) as float32: its bits under a float's exponent, which is then too small by 120.
@@ -217,48 +180,10 @@ void nvfp4_rows(const PanelCall& call, int row) {
             }
         }
     }
-    finish(call, row, sums);
-}
-
-using RowsOf = void (*)(const PanelCall&, int);
-
-// Blocks of nearly equal height, none above Tallest.
-template <int Tallest>
-void in_blocks(const PanelCall& call, const RowsOf (&rows_of)[Tallest]) {
-    const int blocks = (call.rows + Tallest - 1) / Tallest;
-    for (int block = 0, row = 0; block < blocks; ++block) {
-        const int height = (call.rows - row + blocks - block - 1) / (blocks - block);
-        rows_of[height - 1](call, row);
-        row += height;
-    }
+    finish(call, row, 0, sums);
 }
 
 }  // namespace
-
-void pack_int8(const float* x, int k, int inner, int group, uint8_t* out) {
-    auto* codes = reinterpret_cast<int8_t*>(out);
-    auto* scales = reinterpret_cast<float*>(out + inner);
-    auto* sums = reinterpret_cast<int32_t*>(scales + inner / group);
-    for (int start = 0; start < inner; start += group) {
-        F most = zero(), spoilt = zero();
-        for (int i = start; i < start + group; i += kLanes) {
-            const F v = load_first(x + i, k - i > 0 ? k - i : 0);
-            most = max(most, _mm512_abs_ps(v));
-            spoilt = fma(v, zero(), spoilt);  // NaN if any is not finite
-        }
-        const float largest_one = largest(most);  // one too small to divide by counts as 0
-        const F factor = set1(largest_one > 1e-30f ? 127.0f / largest_one : 0.0f);
-        __m512i total = _mm512_setzero_si512();
-        for (int i = start; i < start + group; i += kLanes) {
-            const F v = load_first(x + i, k - i > 0 ? k - i : 0);
-            const __m512i code = _mm512_cvtps_epi32(mul(v, factor));
-            total = _mm512_add_epi32(total, code);
-            _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + i), _mm512_cvtsepi32_epi8(code));
-        }
-        *scales++ = largest_one / 127.0f + sum(spoilt);
-        *sums++ = _mm512_reduce_add_epi32(total);
-    }
-}
 
 void linear_bf16(const PanelCall& call) {
     static constexpr RowsOf rows_of[12] = {bf16_rows<1>, bf16_rows<2>, bf16_rows<3>,  bf16_rows<4>,

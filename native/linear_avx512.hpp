@@ -5,8 +5,6 @@
 
 namespace dayzero::avx512 {
 
-void pack_int8(const float* x, int k, int inner, int group, uint8_t* out);
-
 void linear_bf16(const PanelCall& call);
 void linear_int4(const PanelCall& call);
 void linear_int4_min(const PanelCall& call);

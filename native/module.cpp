@@ -24,14 +24,34 @@ T* at(uintptr_t address) {
     return reinterpret_cast<T*>(address);
 }
 
-const Isa& isa_named(const std::string& name) {
-    if (name == "avx512") {
-        if (const char* missing = missing_for_avx512()) {
-            throw std::invalid_argument(std::string("this processor lacks ") + missing);
-        }
-        return *isa_avx512();
+struct InstructionSet {
+    const char* name;
+    const char* (*missing)();
+    const Isa* (*isa)();
+};
+constexpr InstructionSet kInstructionSets[] = {
+    {"avx512", missing_for_avx512, isa_avx512},
+    {"avx2", missing_for_avx2, isa_avx2},
+};
+
+const InstructionSet* found(const std::string& name) {
+    for (const auto& set : kInstructionSets) {
+        if (name == set.name) return &set;
     }
-    throw std::invalid_argument("no such instruction set: " + name);
+    return nullptr;
+}
+
+// Empty if the code is there and this processor can run it.
+std::string missing(const std::string& name) {
+    const InstructionSet* set = found(name);
+    const char* lacking = set ? set->missing() : "code that is not there";
+    return lacking ? lacking : "";
+}
+
+const Isa& isa_named(const std::string& name) {
+    const std::string lacking = missing(name);
+    if (!lacking.empty()) throw std::invalid_argument("instruction set " + name + " needs " + lacking);
+    return *found(name)->isa();
 }
 
 }  // namespace
@@ -129,10 +149,7 @@ NB_MODULE(_native, m) {
             "qkv"_a, "out"_a, "scale"_a, "window"_a, "num_heads"_a, "pool"_a, "block_size"_a, "num_kv_heads"_a,
             "head_dim"_a, "group"_a);
 
-    m.def("missing", [](const std::string& isa) -> std::string {
-        const char* missing = isa == "avx512" ? missing_for_avx512() : "such code";
-        return missing ? missing : "";
-    }, "isa"_a);
+    m.def("missing", &missing, "isa"_a);
     m.def(
         "read_bytes_per_s",
         [](ThreadPool& pool, uintptr_t from, int64_t bytes) { return read_bytes_per_s(pool, at<uint8_t>(from), bytes); },

@@ -9,13 +9,15 @@
 namespace dayzero::avx512 {
 
 using F = __m512;
+using I = __m512i;
+using Mask = __mmask16;
 constexpr int kLanes = 16;
 
 inline F set1(float x) { return _mm512_set1_ps(x); }
 inline F zero() { return _mm512_setzero_ps(); }
 inline F load(const float* p) { return _mm512_loadu_ps(p); }
 inline void store(float* p, F x) { _mm512_storeu_ps(p, x); }
-inline __mmask16 first(int n) { return static_cast<__mmask16>(n >= 16 ? 0xffff : (1u << n) - 1); }
+inline Mask first(int n) { return static_cast<Mask>(n >= 16 ? 0xffff : (1u << n) - 1); }
 inline F load_first(const float* p, int n) { return _mm512_maskz_loadu_ps(first(n), p); }
 inline void store_first(float* p, F x, int n) { _mm512_mask_storeu_ps(p, first(n), x); }
 inline F add(F a, F b) { return _mm512_add_ps(a, b); }
@@ -24,8 +26,21 @@ inline F mul(F a, F b) { return _mm512_mul_ps(a, b); }
 inline F div(F a, F b) { return _mm512_div_ps(a, b); }
 inline F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
 inline F max(F a, F b) { return _mm512_max_ps(a, b); }
+inline F abs(F x) { return _mm512_abs_ps(x); }
 inline float sum(F x) { return _mm512_reduce_add_ps(x); }
 inline float largest(F x) { return _mm512_reduce_max_ps(x); }
+inline float lane0(F x) { return _mm512_cvtss_f32(x); }
+inline Mask unordered(F x) { return _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q); }
+inline Mask equal(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+inline F select(uint32_t lanes, F yes, F no) { return _mm512_mask_mov_ps(no, static_cast<Mask>(lanes), yes); }
+
+inline I zero_ints() { return _mm512_setzero_si512(); }
+inline I round(F x) { return _mm512_cvtps_epi32(x); }
+inline I add(I a, I b) { return _mm512_add_epi32(a, b); }
+inline int32_t sum(I x) { return _mm512_reduce_add_epi32(x); }
+inline void store_int8(int8_t* p, I x) {  // saturated
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(x));
+}
 
 // 16 bfloat16 as float32.
 inline F load_bf16(const uint16_t* p) {
@@ -33,12 +48,12 @@ inline F load_bf16(const uint16_t* p) {
 }
 
 // Rounded to nearest, ties to even. Unlike vcvtneps2bf16 it keeps subnormals, and a NaN a NaN.
-inline __m256i to_bf16(F x) {
+inline void store_bf16(uint16_t* p, F x) {
     const __m512i bits = _mm512_castps_si512(x);
     const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
     const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
-    const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-    return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, nan, _mm512_set1_epi32(0x7fc0)));
+    const __m512i kept = _mm512_mask_mov_epi32(rounded, unordered(x), _mm512_set1_epi32(0x7fc0));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(kept));
 }
 
 // e^x to 2 ulp; 0 below the least normal, inf above the largest. Cephes' reduction and polynomial.

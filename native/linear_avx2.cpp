@@ -1,0 +1,282 @@
+// Products with AVX2, for up to 4 rows at a time: 8 of 16 registers hold sums, 1 or 2 rows x 32 features or 3 or 4
+// rows x 16 features. Each feature has a lane of its own, so a sum is one chain in ascending K at any number of rows.
+
+#include "linear_avx2.hpp"
+
+#include "simd_avx2.hpp"
+
+namespace dayzero::avx2 {
+
+namespace {
+
+#include "panel.inl"
+
+constexpr int kPanelVectors = kPanel / kLanes;
+
+inline int32_t word_at(const void* p) {
+    int32_t word;
+    __builtin_memcpy(&word, p, 4);
+    return word;
+}
+
+inline F half_floats(const uint8_t* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+
+template <int Rows, int Vectors, typename V>
+inline void clear(V (&sums)[Rows][Vectors]) {
+    for (auto& line : sums) {
+        for (V& s : line) s = V{};
+    }
+}
+
+// A product is a type whose `multiply` adds up rows against some vectors of a panel. Few rows take a panel whole, more
+// take it in two halves.
+template <typename Product, int Rows>
+void rows(const PanelCall& call, int row) {
+    constexpr int kVectors = Rows <= 2 ? kPanelVectors : kPanelVectors / 2;
+    for (int vector = 0; vector < kPanelVectors; vector += kVectors) {
+        F sums[Rows][kVectors];
+        clear(sums);
+        Product::multiply(call, row, vector, sums);
+        finish(call, row, vector, sums);
+    }
+}
+
+template <typename Product>
+void linear(const PanelCall& call) {
+    static constexpr RowsOf rows_of[4] = {rows<Product, 1>, rows<Product, 2>, rows<Product, 3>, rows<Product, 4>};
+    in_blocks<4>(call, rows_of);
+}
+
+// 32 bfloat16 of each row as float32.
+template <int Rows>
+inline void widen(const uint8_t* x, int64_t stride, float (&out)[Rows][32]) {
+    for (int r = 0; r < Rows; ++r) {
+        const auto* from = reinterpret_cast<const uint16_t*>(x + r * stride);
+        for (int i = 0; i < 32; i += kLanes) store(&out[r][i], load_bf16(from + i));
+    }
+}
+
+// Feature values at one place along K times those of the rows.
+template <int Rows, int Vectors>
+inline void meet(const F (&value)[Vectors], const float (&x)[Rows][32], int k, F (&sums)[Rows][Vectors]) {
+    for (int r = 0; r < Rows; ++r) {
+        const F one = set1(x[r][k]);
+        for (int v = 0; v < Vectors; ++v) sums[r][v] = fma(value[v], one, sums[r][v]);
+    }
+}
+
+// bfloat16, panel [K / 2][32][2].
+struct Bf16 {
+    template <int Rows, int Vectors>
+    static void multiply(const PanelCall& call, int row, int vector, F (&sums)[Rows][Vectors]) {
+        const uint8_t* x = call.x + row * call.x_stride;
+        const uint8_t* w = call.panel + vector * 32;
+        alignas(32) float wide[Rows][32];
+        for (int block = 0; block < call.inner / 32; ++block) {
+            widen(x + block * 64, call.x_stride, wide);
+            for (int k = 0; k < 32; k += 2, w += 128) {
+                if constexpr (Vectors == kPanelVectors) prefetch_ahead<128>(w);
+                F value[Vectors];
+                for (int v = 0; v < Vectors; ++v) value[v] = low_bf16(load_bytes(w + v * 32));
+                meet(value, wide, k, sums);
+                for (int v = 0; v < Vectors; ++v) value[v] = high_bf16(load_bytes(w + v * 32));
+                meet(value, wide, k + 1, sums);
+            }
+        }
+    }
+};
+
+// Exact sums of products of 4 codes in each lane, `Steps` times.
+//
+// 8 bits: even and odd bytes as 16-bit integers, since products of bytes can exceed what vpmaddubsw adds up in.
+template <int Steps, int Rows, int Vectors>
+inline void dot_bytes(const uint8_t* w, const int8_t* codes, int64_t stride, I (&dots)[Rows][Vectors]) {
+    // The activations likewise, once for all vectors: [step] of pairs (0, 2) and (1, 3).
+    alignas(32) int32_t even[Rows][Steps], odd[Rows][Steps];
+    for (int r = 0; r < Rows; ++r) {
+        for (int i = 0; i < Steps; i += kLanes) {
+            const I a = load_bytes(codes + r * stride + i * 4);
+            const I low = _mm256_srai_epi16(_mm256_slli_epi16(a, 8), 8);
+            _mm256_store_si256(reinterpret_cast<__m256i*>(&even[r][i]), low);
+            _mm256_store_si256(reinterpret_cast<__m256i*>(&odd[r][i]), _mm256_srai_epi16(a, 8));
+        }
+    }
+    const auto meet = [&](const I(&value)[Vectors], const int32_t(&x)[Rows][Steps], int step) {
+        for (int r = 0; r < Rows; ++r) {
+            const I two = _mm256_set1_epi32(x[r][step]);
+            for (int v = 0; v < Vectors; ++v) dots[r][v] = add(dots[r][v], _mm256_madd_epi16(value[v], two));
+        }
+    };
+    for (int step = 0; step < Steps; ++step, w += 128) {
+        I value[Vectors];
+        for (int v = 0; v < Vectors; ++v) value[v] = _mm256_and_si256(load_bytes(w + v * 32), _mm256_set1_epi16(255));
+        meet(value, even, step);
+        for (int v = 0; v < Vectors; ++v) value[v] = _mm256_srli_epi16(load_bytes(w + v * 32), 8);
+        meet(value, odd, step);
+    }
+}
+
+// 4 bits: a 16-bit sum of the 16 products that a half lane gets of a group stays within 16 * 15 * 128.
+template <int Rows, int Vectors>
+inline void dot_nibbles(const uint8_t* w, const int8_t* codes, int64_t stride, I (&dots)[Rows][Vectors]) {
+    const I low_bits = _mm256_set1_epi8(15);
+    I narrow[Rows][Vectors];
+    clear(narrow);
+    const auto meet = [&](const I(&value)[Vectors], int at) {
+        for (int r = 0; r < Rows; ++r) {
+            const I four = _mm256_set1_epi32(word_at(codes + r * stride + at));
+            for (int v = 0; v < Vectors; ++v) {
+                narrow[r][v] = _mm256_add_epi16(narrow[r][v], _mm256_maddubs_epi16(value[v], four));
+            }
+        }
+    };
+    for (int step = 0; step < 4; ++step, w += 128) {
+        I value[Vectors];
+        for (int v = 0; v < Vectors; ++v) value[v] = _mm256_and_si256(load_bytes(w + v * 32), low_bits);
+        meet(value, step * 8);
+        for (int v = 0; v < Vectors; ++v) {
+            value[v] = _mm256_and_si256(_mm256_srli_epi16(load_bytes(w + v * 32), 4), low_bits);
+        }
+        meet(value, step * 8 + 4);
+    }
+    for (int r = 0; r < Rows; ++r) {
+        for (int v = 0; v < Vectors; ++v) {
+            dots[r][v] = add(dots[r][v], _mm256_madd_epi16(narrow[r][v], _mm256_set1_epi16(1)));
+        }
+    }
+}
+
+// Integer codes by groups of 32, met by int8 activations of the same groups: exact in int32 within a group, float32
+// over groups in ascending K. The offset of codes without a minimum is taken off by the sum of the activations.
+template <int Bits, bool Minimum>
+struct Grouped {
+    template <int Rows, int Vectors>
+    static void multiply(const PanelCall& call, int row, int vector, F (&sums)[Rows][Vectors]) {
+        constexpr int kCodeBytes = 32 * kPanel * Bits / 8, kBlock = kCodeBytes + (Minimum ? 128 : 64);
+        const uint8_t* x = call.x + row * call.x_stride;
+        const uint8_t* w = call.panel;
+        for (int group = 0; group < call.inner / 32; ++group, w += kBlock) {
+            if constexpr (Vectors == kPanelVectors) prefetch_ahead<kBlock>(w);
+            const auto* codes = reinterpret_cast<const int8_t*>(x) + group * 32;
+            I dots[Rows][Vectors];
+            clear(dots);
+            if constexpr (Bits == 8) {
+                dot_bytes<8>(w + vector * 32, codes, call.x_stride, dots);
+            } else {
+                dot_nibbles(w + vector * 32, codes, call.x_stride, dots);
+            }
+            for (int v = 0; v < Vectors; ++v) {
+                const uint8_t* numbers = w + kCodeBytes + (vector + v) * 16;
+                const F scale = half_floats(numbers), minimum = Minimum ? half_floats(numbers + 64) : zero();
+                for (int r = 0; r < Rows; ++r) {
+                    const Int8Row at(x + r * call.x_stride, call.inner, 32);
+                    const int32_t offset = Minimum ? 0 : -(Bits == 4 ? 8 : 128) * at.sums[group];
+                    const F dot = _mm256_cvtepi32_ps(add(dots[r][v], _mm256_set1_epi32(offset)));
+                    sums[r][v] = fma(dot, mul(scale, set1(at.scales[group])), sums[r][v]);
+                    if constexpr (Minimum) {
+                        const float total = at.scales[group] * static_cast<float>(at.sums[group]);
+                        sums[r][v] = fma(minimum, set1(total), sums[r][v]);
+                    }
+                }
+            }
+        }
+    }
+};
+
+// One scale for each feature: groups are those of the activations.
+struct Channel {
+    template <int Rows, int Vectors>
+    static void multiply(const PanelCall& call, int row, int vector, F (&sums)[Rows][Vectors]) {
+        const uint8_t* x = call.x + row * call.x_stride;
+        const uint8_t* w = call.panel;
+        for (int group = 0; group < call.inner / 64; ++group, w += 2048) {
+            if constexpr (Vectors == kPanelVectors) prefetch_ahead<2048>(w);
+            I dots[Rows][Vectors];
+            clear(dots);
+            dot_bytes<16>(w + vector * 32, reinterpret_cast<const int8_t*>(x) + group * 64, call.x_stride, dots);
+            for (int r = 0; r < Rows; ++r) {
+                const Int8Row at(x + r * call.x_stride, call.inner, 64);
+                const I offset = _mm256_set1_epi32(-128 * at.sums[group]);
+                for (int v = 0; v < Vectors; ++v) {
+                    const F dot = _mm256_cvtepi32_ps(add(dots[r][v], offset));
+                    sums[r][v] = fma(dot, set1(at.scales[group]), sums[r][v]);
+                }
+            }
+        }
+    }
+};
+
+// e4m3 (positive) as float32, halved: its bits under a float's exponent, which is then too small by 120.
+inline F half_e4m3(const uint8_t* p) {
+    const I bits = _mm256_slli_epi32(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))), 20);
+    return mul(_mm256_castsi256_ps(bits), set1(0x1p119f));
+}
+
+// Twice e2m1 through a table of bytes: a whole number, exact as the products with bfloat16 activations are. The nibbles
+// of a lane are 0, 2, 4, 6, 1, 3, 5, 7 along K (linear.cpp: put_pairs).
+struct Nvfp4 {
+    template <int Rows, int Vectors>
+    static void multiply(const PanelCall& call, int row, int vector, F (&sums)[Rows][Vectors]) {
+        const uint8_t* w = call.panel;
+        for (int block = 0; block < call.inner / 32; ++block, w += 576) {
+            if constexpr (Vectors == kPanelVectors) prefetch_ahead<576>(w);
+            alignas(32) float x[Rows][32];
+            widen(call.x + row * call.x_stride + block * 64, call.x_stride, x);
+            for (int group = 0; group < 2; ++group) {
+                F dots[Rows][Vectors];
+                clear(dots);
+                for (int step = group * 2; step < group * 2 + 2; ++step) {
+                    eight(w + step * 128 + vector * 32, x, step * 8, dots);
+                }
+                for (int v = 0; v < Vectors; ++v) {
+                    const F scale = half_e4m3(w + 512 + group * kPanel + (vector + v) * kLanes);
+                    for (int r = 0; r < Rows; ++r) sums[r][v] = fma(dots[r][v], scale, sums[r][v]);
+                }
+            }
+        }
+    }
+
+    // Eight codes of each lane.
+    template <int Rows, int Vectors>
+    static void eight(const uint8_t* w, const float (&x)[Rows][32], int k, F (&dots)[Rows][Vectors]) {
+        const I table = _mm256_setr_epi8(0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12,  //
+                                         0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12);
+        const I low_bits = _mm256_set1_epi8(15);
+        I low[Vectors], high[Vectors];
+        for (int v = 0; v < Vectors; ++v) {
+            const I codes = load_bytes(w + v * 32);
+            low[v] = _mm256_shuffle_epi8(table, _mm256_and_si256(codes, low_bits));
+            high[v] = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16(codes, 4), low_bits));
+        }
+        meet_bytes<0>(low, x, k, dots);
+        meet_bytes<2>(low, x, k + 1, dots);
+        meet_bytes<0>(high, x, k + 2, dots);
+        meet_bytes<2>(high, x, k + 3, dots);
+        meet_bytes<1>(low, x, k + 4, dots);
+        meet_bytes<3>(low, x, k + 5, dots);
+        meet_bytes<1>(high, x, k + 6, dots);
+        meet_bytes<3>(high, x, k + 7, dots);
+    }
+
+    // Byte `At` of each lane, signed.
+    template <int At, int Rows, int Vectors>
+    static void meet_bytes(const I (&four)[Vectors], const float (&x)[Rows][32], int k, F (&dots)[Rows][Vectors]) {
+        F value[Vectors];
+        for (int v = 0; v < Vectors; ++v) {
+            value[v] = _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(four[v], 24 - 8 * At), 24));
+        }
+        meet(value, x, k, dots);
+    }
+};
+
+}  // namespace
+
+void linear_bf16(const PanelCall& call) { linear<Bf16>(call); }
+void linear_int4(const PanelCall& call) { linear<Grouped<4, false>>(call); }
+void linear_int4_min(const PanelCall& call) { linear<Grouped<4, true>>(call); }
+void linear_int8(const PanelCall& call) { linear<Grouped<8, false>>(call); }
+void linear_int8_min(const PanelCall& call) { linear<Grouped<8, true>>(call); }
+void linear_int8_channel(const PanelCall& call) { linear<Channel>(call); }
+void linear_nvfp4(const PanelCall& call) { linear<Nvfp4>(call); }
+
+}  // namespace dayzero::avx2
