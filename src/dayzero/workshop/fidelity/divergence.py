@@ -11,7 +11,7 @@ class Golden:
     """What a comparison needs of golden logits [N, V], computed once for all that are compared with them.
 
     probabilities   [N, V] float64
-    log_likelihood  [N], the mean of their own logarithm under them: minus the entropy
+    log_likelihood  [N], the mean of their logarithm under themselves: minus the entropy
     top_1           [N], ties go to the lowest id
     """
 
@@ -39,4 +39,5 @@ class Golden:
 
 def _log_likelihood(probabilities_NV: Tensor, logits_NV: Tensor) -> Tensor:
     """[N]: sum over v of p(v) log softmax(logits)(v). A p of 0 counts 0 only where its logit is finite."""
-    return torch.linalg.vecdot(probabilities_NV, logits_NV) - torch.logsumexp(logits_NV, -1)
+    expected: Tensor = torch.linalg.vecdot(probabilities_NV, logits_NV)
+    return expected - logits_NV.logsumexp(-1)

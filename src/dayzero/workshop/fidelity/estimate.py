@@ -51,7 +51,6 @@ class Fidelity:
 def estimate(rows: Sequence[Rows], *, seed: int = 0) -> Fidelity:
     """The same rows and seed give the same intervals."""
     kl = np.concatenate([part.kl for part in rows])
-    agrees = np.concatenate([part.agrees for part in rows])
     documents = _document_of_each(rows)
     median, p99 = np.quantile(kl, (0.5, 0.99))
     return Fidelity(
@@ -66,7 +65,7 @@ def estimate(rows: Sequence[Rows], *, seed: int = 0) -> Fidelity:
 
 
 def difference(a: Sequence[Rows], b: Sequence[Rows], *, seed: int = 0) -> Estimate:
-    """Mean KL of a - mean KL of b, token by token, over the same passages: a interval that holds 0 decides nothing."""
+    """Mean KL of a - mean KL of b, token by token, over the same passages: an interval that holds 0 decides nothing."""
     assert [(x.document, len(x.kl)) for x in a] == [(x.document, len(x.kl)) for x in b], "not the same passages"
     return _mean([x.kl.sum() - y.kl.sum() for x, y in zip(a, b, strict=True)], *_document_of_each(a), seed=seed)
 
@@ -78,10 +77,12 @@ def _document_of_each(rows: Sequence[Rows]) -> tuple[Counts, Counts]:
 
 
 def _mean(sums: Sequence[float], tokens: Counts, document: Counts, *, seed: int) -> Estimate:
-    document_sums = np.bincount(document, weights=np.asarray(sums, dtype=np.float64))
-    document_tokens = np.bincount(document, weights=tokens)
+    num_documents = int(document.max()) + 1
+    document_sums, document_tokens = np.zeros(num_documents), np.zeros(num_documents)
+    np.add.at(document_sums, document, sums)
+    np.add.at(document_tokens, document, tokens)
     mean = float(document_sums.sum() / document_tokens.sum())
-    if len(document_sums) < MIN_DOCUMENTS_FOR_INTERVAL:
+    if num_documents < MIN_DOCUMENTS_FOR_INTERVAL:
         return Estimate(mean, None, None)
     low, high = bootstrap(document_sums, document_tokens, seed=seed)
     return Estimate(mean, low, high)

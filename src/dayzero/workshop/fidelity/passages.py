@@ -73,20 +73,25 @@ def read_texts(path: Path, fields: Sequence[str] = ("text",)) -> list[Text]:
 
 
 def passages(texts: Sequence[Text], tokenizer: Tokenizer, *, num_tokens: int, passage_tokens: int) -> list[Passage]:
-    """The texts in an order of their own, cut, until there are `num_tokens`. ConfigError if there are fewer.
+    """The texts, cut; of all passages as many as hold `num_tokens`. ConfigError if there are fewer.
 
-    The order is always the same one, and mixes data sets. Text is data: it never becomes a special token.
+    They are drawn at random, always the same ones, so that every data set has its share of few tokens too. Text is
+    data: it never becomes a special token.
     """
-    cut, total = [], 0
-    for passage in _cut(texts, tokenizer, passage_tokens):
-        tokens = passage.tokens[: num_tokens - total]
-        cut.append(Passage(passage.document, tokens))
-        total += len(tokens)
-        if total == num_tokens:
-            return cut
-    raise ConfigError(
-        f"too little text: {total} tokens (asked for {num_tokens})", hint="give more text or ask for less"
-    )
+    cut = [passage for text in texts for passage in _cut(text, tokenizer, passage_tokens)]
+    drawn: dict[int, Passage] = {}
+    missing = num_tokens
+    for index in np.random.default_rng(0).permutation(len(cut)).tolist():
+        if missing == 0:
+            break
+        drawn[index] = Passage(cut[index].document, cut[index].tokens[:missing])
+        missing -= len(drawn[index].tokens)
+    if missing:
+        raise ConfigError(
+            f"too little text: {num_tokens - missing} tokens (asked for {num_tokens})",
+            hint="give more text or ask for less",
+        )
+    return [drawn[index] for index in sorted(drawn)]
 
 
 def _row(line: bytes, fields: Sequence[str], where: str) -> str:
@@ -101,8 +106,7 @@ def _row(line: bytes, fields: Sequence[str], where: str) -> str:
     return "\n".join(str(value) for value in values)
 
 
-def _cut(texts: Sequence[Text], tokenizer: Tokenizer, passage_tokens: int) -> Iterator[Passage]:
-    for index in np.random.default_rng(0).permutation(len(texts)):
-        tokens = tokenizer.encode_prompt(texts[index].content, special=False)
-        for start in range(0, len(tokens), passage_tokens):
-            yield Passage(texts[index].name, tuple(tokens[start : start + passage_tokens]))
+def _cut(text: Text, tokenizer: Tokenizer, passage_tokens: int) -> Iterator[Passage]:
+    tokens = tokenizer.encode_prompt(text.content, special=False)
+    for start in range(0, len(tokens), passage_tokens):
+        yield Passage(text.name, tuple(tokens[start : start + passage_tokens]))

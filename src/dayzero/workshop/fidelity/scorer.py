@@ -1,4 +1,4 @@
-"""A configuration as a function from tokens to logits: the model as the engine loads it, without scheduler or sampler."""
+"""A configuration as a function from tokens to logits: the model as the engine loads it, below the sampler."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
