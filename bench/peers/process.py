@@ -1,0 +1,84 @@
+"""A peer as a process of its own, which runs only while it is asked something."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+
+class PeerFailed(RuntimeError):
+    """It answered with an error, or has ended."""
+
+
+class PeerProcess:
+    """Speaks protocol.py's JSON lines. Between `suspend` and `resume` it takes no processor time, however its
+    threads wait, so peers stay loaded beside each other without slowing each other.
+    """
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                text=True,
+                env={**os.environ, **environment},
+                start_new_session=True,  # a group of its own, with whatever processes it starts
+            )
+        self._log = log
+        self.has_prefix_cache = False
+        self.version = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def load(self, model: Path, threads: int, options: Mapping[str, Any]) -> None:
+        found = self._ask({"op": "load", "model": str(model), "threads": threads, "options": dict(options)})
+        self.version, self.has_prefix_cache = found["version"], found["has_prefix_cache"]
+
+    def generate(self, prompts: Sequence[Sequence[int]], output_tokens: int) -> float:
+        """Seconds to complete all prompts together."""
+        return float(self._ask({"op": "generate", "prompts": prompts, "output_tokens": output_tokens})["seconds"])
+
+    def suspend(self) -> None:
+        os.killpg(self._process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        os.killpg(self._process.pid, signal.SIGCONT)
+
+    def close(self) -> None:
+        """End it and what it started, asking first; it may have ended already."""
+        try:
+            self.resume()
+            self._process.communicate(timeout=20)  # closes its stdin
+        except (ProcessLookupError, BrokenPipeError):
+            self._process.wait()
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.communicate()
+
+    def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            raise PeerFailed(f"ended with status {self._process.wait()}: {self._log}")
+        reply: dict[str, Any] = json.loads(line)
+        if "error" in reply:
+            raise PeerFailed(f"{reply['error']}: {self._log}")
+        return reply
