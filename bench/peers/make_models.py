@@ -23,15 +23,20 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from bench.peers.contenders import ROOT
-from dayzero.checkpoint.open import open_checkpoint
 from dayzero.checkpoint.locate import embedded_model
+from dayzero.checkpoint.open import open_checkpoint
 from dayzero.quant.dequantize import dequantize
 
 Weights = Mapping[str, torch.Tensor]
 QUANTIZE = ROOT / "llama.cpp" / "build" / "bin" / "llama-quantize"
 EXPORT = ROOT / "openvino-export" / "bin" / "optimum-cli"
-# 64 is the largest power of two that divides SmolLM2's hidden size of 576.
-OPENVINO = {"bf16": ("bf16",), "int8": ("int8",), "int4": ("int4", "--group-size", "64")}
+# Without a format the exporter keeps the checkpoint's bfloat16. 64 is the largest power of two that divides SmolLM2's
+# hidden size of 576.
+OPENVINO = {
+    "bf16": (),
+    "int8": ("--weight-format", "int8"),
+    "int4": ("--weight-format", "int4", "--group-size", "64"),
+}
 
 LLAMA_1B = {
     "architectures": ["LlamaForCausalLM"],
@@ -204,7 +209,7 @@ def make_openvino(folder: Path) -> None:
         if not made.exists():
             partial = made.with_suffix(".partial")
             task = ("--model", folder / "bf16", "--task", "text-generation-with-past")
-            run(EXPORT, "export", "openvino", *task, "--weight-format", *options, partial)
+            run(EXPORT, "export", "openvino", *task, *options, partial)
             partial.rename(made)
 
 
