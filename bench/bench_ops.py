@@ -7,7 +7,7 @@
 
 roofline_ratio  the roof's time over ours: 1 is all that the machine can do (see roofline.py)
 torch_ratio     torch's time over ours: above 1 we are faster. torch computes in bfloat16, whatever our format, and its
-                time includes a call from Python, a few microseconds
+                time includes a call from Python, which decides the shortest ops
 
 Roof, op and torch's op are measured in turns. Only ratios are compared, never times.
 """
@@ -26,6 +26,7 @@ from typing import Any
 
 import torch
 from op_cases import Case, Settings, Wanted, cases
+from ops_check import RATIOS, Key, Medians, check, key_of
 from ops_table import tables
 from random_llama import Machine
 from record import record
@@ -37,15 +38,9 @@ from dayzero.workshop.bench.provenance import machine as provenance
 RESULTS = Path(__file__).parent / "results" / "ops.jsonl"
 SPIN_US = 1000  # threads stay awake over all that lies between two measurements
 WARM_RUNS, WARM_S = 10, 0.002  # runs of what is warm, and the time after which there are fewer
-TOLERANCE = 1.10
-TRIES = 3  # of a case that looks worse: noise passes
-LEAST_US = 10.0  # what takes less is not checked: a tenth of it is lost in the start of a run
-RATIOS = ("roofline_ratio", "torch_ratio")
 
 Result = dict[str, Any]  # a line
 Samples = Mapping[str, Sequence[float]]
-Medians = Mapping[str, float]
-Key = str  # what a result is a result of
 
 
 def main() -> None:
@@ -64,7 +59,9 @@ def main() -> None:
         return
     bench = Bench(args.instruction_set, args.threads, args.repeats)
     if args.check:
-        sys.exit(check(bench))
+        found = check({key_of(line["settings"]): line["median"] for line in stored() if of_here(line)}, bench.medians)
+        print(found.report)
+        sys.exit(0 if found.passed else 1)
     with contextlib.redirect_stdout(io.StringIO()) if args.store else contextlib.nullcontext() as kept:
         bench.record(lambda settings: args.op in (None, settings["op"]))
     if kept is not None:
@@ -142,6 +139,8 @@ class Bench:
             return warm(run)
         self._roofline.evict_by_torch()
         x.sum()
+        if case.torch_small is not None:
+            case.torch_small()
         return run()
 
 
@@ -152,12 +151,6 @@ def warm(run: Callable[[], float]) -> float:
 
 
 # -- what is stored ---------------------------------------------------------------------------------------------------
-
-
-def key_of(settings: Mapping[str, object]) -> Key:
-    """Without what follows from the rest."""
-    measured = {name: value for name, value in settings.items() if name not in ("cold", "bytes", "operations")}
-    return json.dumps(measured, sort_keys=True)
 
 
 def stored() -> list[Result]:
@@ -175,51 +168,6 @@ def store(lines: Sequence[str]) -> None:
     kept = [json.dumps(line) for line in stored() if not of_here(line) or key_of(line["settings"]) not in new]
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text("\n".join([*kept, *lines]) + "\n")
-
-
-# -- the check --------------------------------------------------------------------------------------------------------
-
-
-def check(bench: Bench) -> int:
-    """The exit status. A case fails if one of its ratios is worse than stored each time that it is measured."""
-    before = {key_of(line["settings"]): line["median"] for line in stored() if of_here(line)}
-    checked = {key for key, medians in before.items() if medians["native_us"] >= LEAST_US}
-    checked = {key for key in checked if in_check(json.loads(key))}
-    best: dict[Key, Medians] = {}
-    suspects = checked
-    for _ in range(TRIES):
-        measured = bench.medians(suspects) if suspects else {}
-        if not measured:
-            print(f"error: no results of this processor with these threads are stored: {provenance()['cpu']}")
-            print("hint: python bench/bench_ops.py --store on a quiet machine")
-            return 2
-        for key, medians in measured.items():
-            known = best.get(key, medians)
-            best[key] = {ratio: max(known[ratio], medians[ratio]) for ratio in RATIOS}
-        suspects = {key for key in measured if worse(before[key], best[key])}
-        if not suspects:
-            print(f"{len(best)} ops: none is over {TOLERANCE - 1:.0%} worse than stored")
-            return 0
-    for key in sorted(suspects):
-        for ratio in worse(before[key], best[key]):
-            print(f"worse: {ratio} {best[key][ratio]:.3g}, stored {before[key][ratio]:.3g}: {key}")
-    print(f"error: {len(suspects)} of {len(best)} ops are over {TOLERANCE - 1:.0%} worse than stored, {TRIES} times")
-    return 1
-
-
-def worse(before: Medians, now: Medians) -> list[str]:
-    """The ratios that are."""
-    return [ratio for ratio in RATIOS if now[ratio] * TOLERANCE < before[ratio]]
-
-
-def in_check(settings: Mapping[str, object]) -> bool:
-    """A part of all cases that takes about a minute."""
-    if settings["op"] == "attention":
-        return settings["requests"] in (1, 8) and settings["behind"] != 4095
-    small = settings["model"] == "SmolLM2-135M"
-    if settings["op"] == "linear" and not small:
-        return settings["weight"] == "gate_up" and settings["rows"] in (1, 16)
-    return small and settings["rows"] in (1, 16, 32, 128)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,10 @@ Settings = Mapping[str, str | int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One op and torch's kernel for it. `x`, its activations, is warm however cold the rest is."""
+    """One op and torch's kernel for it. `x`, its activations, is warm however cold the rest is.
+
+    torch_small  the same kernel on so little that it only finds its own code again, where the caches were emptied
+    """
 
     settings: Settings
     work: Work
@@ -49,6 +52,7 @@ class Case:
     step: Any
     x: Symbol
     torch: Callable[[], object]
+    torch_small: Callable[[], object] | None = None
 
     def fed(self) -> Tensor:
         """The input, filled; the program is ready to run from then on, until another case feeds it."""
@@ -117,6 +121,7 @@ def _linear(machine: Machine, rows: Sequence[Settings], by_torch: Callable[[Tens
             step=_rows_step(count),
             x=x,
             torch=_applied(by_torch, draw(count, inner)),
+            torch_small=_applied(_packed_by_torch(draw(64, 64)), draw(1, 64)),
         )
 
 
@@ -169,6 +174,7 @@ def _attention(machine: Machine, heads: HeadLayout, settings: Settings) -> Case:
         step=step,
         x=qkv,
         torch=_decode_by_torch(heads, requests, context) if rows == 1 else _prefill_by_torch(heads, rows, behind),
+        torch_small=_decode_by_torch(heads, 1, BLOCK_SIZE),
     )
 
 
@@ -297,6 +303,7 @@ def _embedding(machine: Machine, shape: LlamaShape, settings: Settings, rows: in
         step=step,
         x=out,
         torch=lambda: reference.embedding(by_torch, table),
+        torch_small=lambda: reference.embedding(by_torch[:1], table[:1]),
     )
 
 

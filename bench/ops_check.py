@@ -1,0 +1,70 @@
+"""Whether ops got worse: ratios of one run against stored ones, never times. Knows nothing of how they are measured."""
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+TOLERANCE = 1.10
+TRIES = 3  # of a case that looks worse: noise passes
+LEAST_US = 10.0  # what takes less is not checked: a tenth of it is lost in the start of a run
+RATIOS = ("roofline_ratio", "torch_ratio")  # the more, the better
+
+Medians = Mapping[str, float]
+Key = str  # what a result is a result of
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    passed: bool
+    report: str
+
+
+def check(before: Mapping[Key, Medians], measure: Callable[[Collection[Key]], Mapping[Key, Medians]]) -> Verdict:
+    """Measure some of the stored cases; again those with a ratio that is worse, which fail if it stays so.
+
+    measure  some or all of the cases that it is given: those that there are with its threads and instruction set
+    """
+    suspects = {key for key, medians in before.items() if medians["native_us"] >= LEAST_US and _in_check(key)}
+    best: dict[Key, dict[str, float]] = {}
+    for _ in range(TRIES):
+        measured = measure(suspects) if suspects else {}
+        for key, medians in measured.items():
+            known = best.get(key, medians)
+            best[key] = {ratio: max(known[ratio], medians[ratio]) for ratio in RATIOS}
+        suspects = {key for key in measured if worse(before[key], best[key])}
+        if not suspects:
+            break
+    if not best:
+        hint = "hint: python bench/bench_ops.py --store on a quiet machine"
+        return Verdict(False, f"error: nothing is stored for this processor, threads and instruction set\n{hint}")
+    if not suspects:
+        return Verdict(True, f"{len(best)} ops: none is over {TOLERANCE - 1:.0%} worse than stored")
+    lines = [
+        f"worse: {ratio} {best[key][ratio]:.3g}, stored {before[key][ratio]:.3g}: {key}"
+        for key in sorted(suspects)
+        for ratio in worse(before[key], best[key])
+    ]
+    lines.append(f"error: {len(suspects)} of {len(best)} ops are over {TOLERANCE - 1:.0%} worse, {TRIES} times")
+    return Verdict(False, "\n".join(lines))
+
+
+def worse(before: Medians, now: Medians) -> list[str]:
+    """The ratios that are."""
+    return [ratio for ratio in RATIOS if now[ratio] * TOLERANCE < before[ratio]]
+
+
+def key_of(settings: Mapping[str, object]) -> Key:
+    """Without what follows from the rest."""
+    measured = {name: value for name, value in settings.items() if name not in ("cold", "bytes", "operations")}
+    return json.dumps(measured, sort_keys=True)
+
+
+def _in_check(key: Key) -> bool:
+    """A part of all cases that takes about a minute."""
+    settings = json.loads(key)
+    if settings["op"] == "attention":
+        return settings["requests"] in (1, 8) and settings["behind"] != 4095
+    small = settings["model"] == "SmolLM2-135M"
+    if settings["op"] == "linear" and not small:
+        return settings["weight"] == "gate_up" and settings["rows"] in (1, 16)
+    return small and settings["rows"] in (1, 16, 32, 128)

@@ -1,0 +1,101 @@
+"""bench/ops_check.py: what counts as worse, and that noise does not."""
+
+import importlib.util
+import sys
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PATH = Path(__file__).parents[2] / "bench" / "ops_check.py"
+
+
+@pytest.fixture(scope="module")
+def ops_check() -> Any:
+    spec = importlib.util.spec_from_file_location("ops_check", PATH)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["ops_check"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+Medians = Mapping[str, float]
+STORED = {"native_us": 100.0, "roofline_ratio": 0.8, "torch_ratio": 2.0}
+
+
+def key(ops_check: Any, rows: int = 1) -> str:
+    settings = {"op": "linear", "model": "SmolLM2-135M", "weight": "down", "rows": rows, "cold": True, "bytes": 1}
+    return str(ops_check.key_of(settings))
+
+
+def in_turns(*turns: Medians) -> tuple[list[set[str]], Callable[[Collection[str]], dict[str, Medians]]]:
+    """A measurement with one outcome for all cases of each turn, and what it was asked for."""
+    asked: list[set[str]] = []
+
+    def measure(keys: Collection[str]) -> dict[str, Medians]:
+        asked.append(set(keys))
+        return dict.fromkeys(keys, turns[len(asked) - 1])
+
+    return asked, measure
+
+
+def test_a_ratio_within_ten_percent_passes_at_once(ops_check: Any) -> None:
+    asked, measure = in_turns({**STORED, "roofline_ratio": 0.73, "torch_ratio": 1.82})
+    assert ops_check.check({key(ops_check): STORED}, measure).passed
+    assert len(asked) == 1
+
+
+@pytest.mark.parametrize("ratio", ["roofline_ratio", "torch_ratio"])
+def test_a_ratio_that_stays_worse_fails_by_name(ops_check: Any, ratio: str) -> None:
+    asked, measure = in_turns(*[{**STORED, ratio: STORED[ratio] / 1.2}] * 3)
+    verdict = ops_check.check({key(ops_check): STORED}, measure)
+    assert not verdict.passed
+    assert f"worse: {ratio}" in verdict.report
+    assert "SmolLM2-135M" in verdict.report
+    assert len(asked) == 3
+
+
+def test_noise_in_one_measurement_passes(ops_check: Any) -> None:
+    _, measure = in_turns({**STORED, "torch_ratio": 0.5}, {**STORED, "torch_ratio": 1.9})
+    assert ops_check.check({key(ops_check): STORED}, measure).passed
+
+
+def test_only_what_looked_worse_is_measured_again(ops_check: Any) -> None:
+    one, other = key(ops_check, 1), key(ops_check, 16)
+    asked, measure = in_turns({**STORED, "torch_ratio": 1.5}, STORED)
+    assert ops_check.check({one: STORED, other: {**STORED, "torch_ratio": 1.5}}, measure).passed
+    assert asked == [{one, other}, {one}]
+
+
+def test_times_are_never_compared(ops_check: Any) -> None:
+    _, measure = in_turns({**STORED, "native_us": 1e6})
+    assert ops_check.check({key(ops_check): STORED}, measure).passed
+
+
+def test_what_is_too_short_to_measure_is_not_checked(ops_check: Any) -> None:
+    asked, measure = in_turns(STORED)
+    assert ops_check.check({key(ops_check): {**STORED, "native_us": 3.0}, key(ops_check, 16): STORED}, measure).passed
+    assert asked == [{key(ops_check, 16)}]
+
+
+def test_without_stored_results_it_fails_and_says_how_to_store_some(ops_check: Any) -> None:
+    _, measure = in_turns(STORED)
+    for before in ({}, {key(ops_check): {**STORED, "native_us": 3.0}}):
+        verdict = ops_check.check(before, measure)
+        assert not verdict.passed
+        assert "--store" in verdict.report
+
+
+def test_results_of_another_number_of_threads_are_no_results(ops_check: Any) -> None:
+    verdict = ops_check.check({key(ops_check): STORED}, lambda _: {})
+    assert not verdict.passed
+    assert "nothing is stored" in verdict.report
+
+
+def test_a_key_leaves_out_what_follows_from_the_rest(ops_check: Any) -> None:
+    about = {"op": "linear", "rows": 1}
+    assert ops_check.key_of(about) == ops_check.key_of({**about, "cold": True, "bytes": 7, "operations": 9})
+    assert ops_check.key_of(about) != ops_check.key_of({**about, "rows": 2})
