@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--model", help="default: the embedded one")
     args = parser.parse_args()
-    llm = LLM(args.model)
+    llm = LLM(args.model, precision="bf16")  # the weights that transformers has
     bench = Bench(llm, reference(Path(llm.spec.model)), seed=1)
     bench.ours([bench.prompt(IN)])
     bench.theirs([bench.prompt(IN)])

@@ -1,4 +1,4 @@
-"""What row invariance costs: a step with calls of probed heights against one that takes what the library likes.
+"""What row invariance costs on torch's kernels: calls of probed heights against whatever height the library likes.
 
     python bench/bench_exact.py [--repeats 20] [--model PATH]
 
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--model", help="default: the embedded one")
     args = parser.parse_args()
     path = locate(args.model, offline=False, progress=lambda *_: None)
-    plan = plan_engine(EngineConfig(model=str(path)))
+    plan = plan_engine(EngineConfig(model=str(path), kernels="torch"))
     weights = load(plan.family, plan.shape, plan.checkpoint.tensors, plan.dtype, plan.kernels)
     store = KVStore(
         plan.groups,
