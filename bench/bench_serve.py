@@ -126,7 +126,7 @@ def memory() -> dict[str, float]:
         sizes = {"gateway": pss_bytes(process.pid)}
         sizes["all"] = sum(pss_bytes(pid) for pid in family(process.pid))
         weights = open_checkpoint(locate(None, offline=True, progress=lambda *_: None)).tensors.values()
-        sizes["weights"] = 2 * sum(tensor.num_weights for tensor in weights)  # bfloat16
+        sizes["weights"] = sum(len(tensor.data) for tensor in weights)  # as they are stored
         return {name: size / 2**20 for name, size in sizes.items()}
 
 
