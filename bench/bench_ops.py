@@ -55,7 +55,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=7)
     args = parser.parse_args()
     if args.table:
-        print("\n".join(tables([line for line in stored() if of_here(line)])))
+        fixed = {"instruction_set": args.instruction_set or best_instruction_set()[0], "threads": args.threads}
+        print("\n".join(tables([r for r in stored() if of_here(r) and fixed.items() <= r["settings"].items()])))
         return
     bench = Bench(args.instruction_set, args.threads, args.repeats)
     if args.check:
@@ -163,11 +164,14 @@ def of_here(line: Result) -> bool:
 
 
 def store(lines: Sequence[str]) -> None:
-    """Keep these, and those of other processors and settings."""
-    new = {key_of(json.loads(line)["settings"]) for line in lines}
-    kept = [json.dumps(line) for line in stored() if not of_here(line) or key_of(line["settings"]) not in new]
+    """Keep the medians of these, and those of other processors and settings."""
+    new: list[Result] = [json.loads(line) for line in lines]
+    replaced = {key_of(line["settings"]) for line in new}
+    kept = [line for line in stored() if not of_here(line) or key_of(line["settings"]) not in replaced]
+    for line in new:
+        del line["samples"]  # as many bytes as all the rest
     RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text("\n".join([*kept, *lines]) + "\n")
+    RESULTS.write_text("".join(json.dumps(line) + "\n" for line in (*kept, *new)))
 
 
 if __name__ == "__main__":
