@@ -1,5 +1,6 @@
 """`dayzero`: the verbs, and what an error looks like."""
 
+import atexit
 import signal
 import sys
 from importlib import import_module
@@ -27,6 +28,8 @@ def _root(
 
 def run() -> NoReturn:
     """Entry point. Only the verb that is asked for is imported: `serve` starts its engine in a tenth of a second."""
+    # Taking a model down takes a second: a further Ctrl-C then means the same, and must not end it by the signal.
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, no_args_is_help=True)
     app.callback()(_root)
     asked = next((word for word in sys.argv[1:] if not word.startswith("-")), None)
