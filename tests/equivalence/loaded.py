@@ -153,14 +153,12 @@ class Loaded:
             finish = finish_reason(request, limits)
         return Answer(tuple(request.output), finish, tuple(logprobs), tuple(prompt_logprobs))
 
+    def store(self, num_blocks: Sequence[int], block_size: int) -> KVStore:
+        """A fresh one."""
+        return KVStore(self.groups, num_blocks, block_size, self.shape.heads, self.dtype)
+
     def _runner(self, num_blocks: Sequence[int], block_size: int) -> ModelRunner:
-        store = KVStore(
-            self.groups,
-            num_blocks,
-            block_size,
-            self.shape.heads,
-            self.dtype,
-        )
+        store = self.store(num_blocks, block_size)
         model = bind(self.family, self.weights, self.kernels, store, self.groups, block_size)
         return ModelRunner(model, eos_token_ids=self.eos_token_ids)
 
