@@ -1,0 +1,233 @@
+"""Products in every weight format: exact where integers meet, else as near to float64 as float32 sums can be."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from dayzero.kernels.native.backend import NativeKernels
+from dayzero.kernels.native.recorder import SAMPLE_AT, Tape
+from dayzero.kernels.weights import Grouped, LinearForm, Nvfp4, PerChannel
+from tests.kernels.native.replay import (
+    MOST_ROWS,
+    NUM_ROWS,
+    Machine,
+    Replay,
+    assert_rows_are_invariant,
+    draw,
+    replay,
+    rows_step,
+    same_bits,
+)
+from tests.kernels.native.weights import FORMATS, as_met, dequantised
+
+FEATURES = [1, 31, 33, 100]
+INNER = [1, 31, 32, 65, 96, 576, 1536]
+
+by_format = pytest.mark.parametrize("name", FORMATS)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def product(machine: Machine, forms: Sequence[LinearForm], inner: int, bias: Tensor | None = None) -> Replay:
+    tape = Tape()
+    x = tape.symbol(inner, "tokens")
+    return replay(machine, tape, [x], [tape.linear(x, NativeKernels(1).prepare_linear(forms), bias)])
+
+
+def run(program: Replay, x: Tensor) -> Tensor:
+    return program(rows_step(len(x)), x)[0]
+
+
+def assert_near(out: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> None:
+    """Off by no more than float32 sums of K products, whose roundings add up like a random walk.
+
+    What is below the least normal may count as 0.
+    """
+    judge, size = x @ weight.T, x.abs() @ weight.abs().T
+    if bias is not None:
+        judge, size = judge + bias.double(), size + bias.double().abs()
+    roundings = 4 * (x.shape[1] + 4) ** 0.5
+    least = 2**-126 * (2 * weight.abs().sum(1) + x.shape[1])
+    assert ((out.double() - judge).abs() <= roundings * 2**-24 * size + least).all()
+
+
+def shapes_of(name: str) -> list[tuple[int, int]]:
+    return [(n, k) for n in FEATURES for k in INNER if k % FORMATS[name].inner_multiple == 0]
+
+
+FORMAT_SHAPES = [(name, *shape) for name in FORMATS for shape in shapes_of(name)]
+by_shape = pytest.mark.parametrize(("name", "features", "inner"), FORMAT_SHAPES)
+
+
+@by_shape
+def test_products_of_integers_are_exact(machine: Machine, name: str, features: int, inner: int) -> None:
+    kind = FORMATS[name]
+    form = kind.integers(features, inner, generator())
+    program = product(machine, [form], inner)
+    for rows in (0, 1, 2, 5, 7, 13, 33):
+        most = 127 if kind.activation_group else 8
+        x = torch.randint(-most, most + 1, (rows, inner), generator=generator(rows)).float()
+        if kind.activation_group:  # so that every group's scale is 1
+            x[:, :: kind.activation_group] = 127
+        assert torch.equal(run(program, x).double(), x.double() @ dequantised(form).T)
+
+
+@by_shape
+def test_products_are_as_good_as_float32_allows(machine: Machine, name: str, features: int, inner: int) -> None:
+    kind = FORMATS[name]
+    form, bias = kind.draw(features, inner, generator()), draw(features)
+    weight = dequantised(form)
+    plain, biased = product(machine, [form], inner), product(machine, [form], inner, bias)
+    for rows in (0, 1, 4, 5, 17, 33):
+        x = draw(rows, inner, seed=rows)
+        met = as_met(x, kind.activation_group)
+        assert_near(run(plain, x), met, weight)
+        assert_near(run(biased, x), met, weight, bias)
+
+
+@by_format
+@pytest.mark.parametrize("inner", [96, 576])
+def test_a_row_of_a_product_has_the_same_bits_in_any_company(machine: Machine, name: str, inner: int) -> None:
+    program = product(machine, [FORMATS[name].draw(100, inner, generator())], inner, draw(100))
+    assert_rows_are_invariant(lambda x: (run(program, x),), draw(MOST_ROWS, inner))
+
+
+@by_format
+def test_a_row_of_a_product_has_the_same_bits_with_one_thread_and_with_two(machine: Machine, name: str) -> None:
+    form, x = FORMATS[name].draw(300, 96, generator()), draw(MOST_ROWS, 96)
+    alone = Machine(machine.native, machine.instruction_set, machine.native.ThreadPool(1, 50))
+    one, other = product(alone, [form], 96), product(machine, [form], 96)
+    for rows in NUM_ROWS:
+        assert same_bits(run(one, x[:rows]), run(other, x[:rows]))
+
+
+def test_parts_of_any_format_lie_one_under_the_other(machine: Machine) -> None:
+    counts = [33, 5, 64, 1, 32, 100, 7]
+    forms = [kind.draw(n, 64, generator()) for n, kind in zip(counts, FORMATS.values(), strict=True)]
+    x, bias = draw(9, 64), draw(sum(counts))
+    together = run(product(machine, forms, 64, bias), x)
+    start = 0
+    for form, count in zip(forms, counts, strict=True):
+        alone = run(product(machine, [form], 64, bias[start : start + count]), x)
+        assert same_bits(together[:, start : start + count], alone)
+        start += count
+
+
+@by_format
+def test_the_head_computes_the_sampled_rows_only(machine: Machine, name: str) -> None:
+    form, x = FORMATS[name].draw(70, 96, generator()), draw(20, 96)
+    tape = Tape()
+    symbol = tape.symbol(96, "tokens")
+    weight = NativeKernels(1).prepare_linear([form])
+    program = replay(machine, tape, [symbol], [tape.linear(symbol[SAMPLE_AT], weight)])
+    alone = product(machine, [form], 96)
+    for sample_at in ([], [3], [19, 0, 7, 8, 9, 1]):
+        assert same_bits(program(rows_step(20, sample_at), x)[0], run(alone, x[sample_at]))
+
+
+# -- hostile values ----------------------------------------------------------------------------------------------------
+
+
+@by_format
+@pytest.mark.parametrize("poison", [float("inf"), float("-inf"), float("nan")])
+@pytest.mark.parametrize("rows", [3, 16])
+def test_an_activation_that_is_not_finite_stays_in_its_row(
+    machine: Machine, name: str, poison: float, rows: int
+) -> None:
+    program = product(machine, [FORMATS[name].draw(33, 96, generator())], 96)
+    x = draw(rows, 96)
+    clean = run(program, x)
+    x[1, 70] = poison
+    out = run(program, x)
+    assert not out[1].isfinite().any()
+    others = [row for row in range(rows) if row != 1]
+    assert same_bits(out[others], clean[others])
+
+
+@by_format
+@pytest.mark.parametrize("size", [0.0, -0.0, 1e-38, 9e-31, 1e-29, 1e-10, 1e10, 1e30])
+def test_activations_of_any_size_agree_with_float64(machine: Machine, name: str, size: float) -> None:
+    kind = FORMATS[name]
+    form = kind.draw(33, 96, generator())
+    x = draw(4, 96) * size
+    x[1, :64] = 0  # a group of zeros beside others
+    assert_near(run(product(machine, [form], 96), x), as_met(x, kind.activation_group), dequantised(form))
+
+
+@by_format
+def test_halves_are_rounded_to_even(machine: Machine, name: str) -> None:
+    kind = FORMATS[name]
+    form = kind.integers(33, 128, generator())
+    x = (torch.arange(128).float() - 64).repeat(2, 1) + 0.5
+    if not kind.activation_group:
+        x = (x - 0.5) * 2 + 257  # bfloat16 has 8 bits: odd numbers above 256 lie halfway
+    x[:, :: kind.activation_group or 128] = 127
+    out = run(product(machine, [form], 128), x)
+    assert torch.equal(out.double(), as_met(x, kind.activation_group) @ dequantised(form).T)
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("has_minima", [False, True])
+@pytest.mark.parametrize("scale", [0.0, -0.0, 6e-8, 6.1e-5, 65504.0, -65504.0])
+def test_group_scales_of_any_size_agree_with_float64(
+    machine: Machine, bits: int, has_minima: bool, scale: float
+) -> None:
+    kind = FORMATS[f"int{bits}" + (" with minima" if has_minima else "")]
+    form = kind.draw(33, 96, generator())
+    assert isinstance(form, Grouped)
+    form.scales[:, 1] = scale
+    if form.minima is not None:
+        form.minima[:, 2] = scale
+    x = draw(4, 96)
+    assert_near(run(product(machine, [form], 96), x), as_met(x, 32), dequantised(form))
+
+
+def test_every_scale_and_every_code_of_nvfp4_is_exact(machine: Machine) -> None:
+    scales = torch.arange(127, dtype=torch.uint8).view(torch.float8_e4m3fn)  # 0 and subnormals among them
+    codes = (torch.arange(127 * 32).view(127, 32) % 16).to(torch.uint8)
+    form = Nvfp4(codes, scales[:, None].repeat(1, 2).contiguous(), 0.5)
+    x = torch.eye(32)
+    assert torch.equal(run(product(machine, [form], 32), x).double(), dequantised(form).T)
+
+
+def test_every_code_of_every_integer_format_is_exact(machine: Machine) -> None:
+    for name in ("int4", "int4 with minima", "int8", "int8 with minima", "int8 by channel"):
+        form = FORMATS[name].integers(33, 256, generator())
+        assert isinstance(form, Grouped | PerChannel)
+        form.codes[:] = (torch.arange(256) + torch.arange(33)[:, None]) % (16 if "int4" in name else 256)
+        x = torch.eye(256) * 127
+        assert torch.equal(run(product(machine, [form], 256), x).double(), x.double() @ dequantised(form).T), name
+
+
+def test_the_smallest_and_largest_channel_scales_agree_with_float64(machine: Machine) -> None:
+    form = PerChannel(torch.arange(64 * 6).view(6, 64).to(torch.uint8), torch.tensor([0, 1e-38, 1e-20, 1, 1e20, 1e33]))
+    x = draw(3, 64)
+    assert_near(run(product(machine, [form], 64), x), as_met(x, 64), dequantised(form))
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------
+
+
+@by_format
+def test_a_weight_without_features_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="a weight has features"):
+        NativeKernels(1).prepare_linear([FORMATS[name].draw(0, 64, generator())])
+
+
+@pytest.mark.parametrize("name", [name for name, kind in FORMATS.items() if kind.inner_multiple > 1])
+def test_a_weight_of_half_a_group_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="K is a multiple of 32"):
+        NativeKernels(1).prepare_linear([FORMATS[name].draw(4, 48, generator())])
+
+
+@pytest.mark.parametrize(("inner", "features"), [(96, 33), (64, 34)])
+def test_a_weight_that_does_not_fit_its_buffers_is_refused(machine: Machine, inner: int, features: int) -> None:
+    (part,) = NativeKernels(1).prepare_linear([torch.zeros(features, inner)]).parts
+    program = machine.native.Program(machine.pool, machine.instruction_set)
+    x, out = program.buffer(64), program.buffer(33)
+    with pytest.raises(ValueError, match="does not fit"):
+        program.linear(x, part, 0, out, 0, machine.native.Rows.TOKENS)
