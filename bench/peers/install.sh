@@ -36,6 +36,8 @@ install_llama.cpp() {
 install_openvino() {
     environment openvino openvino-genai==2026.4.1.0 numpy
     environment openvino-export "optimum-intel[openvino]==2.2.0" nncf "$torch" "transformers<5.6"
+    # A torchvision for another build of torch breaks the import of transformers, which does without it.
+    "$root/openvino-export/bin/python" -m pip --disable-pip-version-check uninstall --quiet --yes torchvision
 }
 
 # Without what only images, sound and video need.

@@ -38,7 +38,7 @@ OPENVINO = {
     "int4": ("--weight-format", "int4", "--group-size", "64"),
 }
 
-LLAMA_1B = {
+LLAMA_1B: Mapping[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
     "vocab_size": 49152,
@@ -183,7 +183,7 @@ def write_gguf(config: Mapping[str, Any], weights: Weights, tokenizer: gguf.GGUF
 
 
 def rope_theta(config: Mapping[str, Any]) -> float:
-    return config["rope_theta"] if "rope_theta" in config else config["rope_parameters"]["rope_theta"]
+    return float(config["rope_theta"] if "rope_theta" in config else config["rope_parameters"]["rope_theta"])
 
 
 def gguf_name(name: str) -> str:

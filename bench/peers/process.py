@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -58,14 +59,18 @@ class PeerProcess:
 
     def close(self) -> None:
         """End it and what it started, asking first; it may have ended already."""
-        try:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with suppress(ProcessLookupError):
             self.resume()
-            self._process.communicate(timeout=20)  # closes its stdin
-        except (ProcessLookupError, BrokenPipeError):
-            self._process.wait()
-        except subprocess.TimeoutExpired:
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=20)
+        with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.communicate()
+        self._process.wait()
+        self._process.stdout.close()
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None

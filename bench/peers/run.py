@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass, field
+from functools import partial
 
 from bench.peers.contenders import CONTENDERS, ROOT, Contender, command, environment, is_installed
 from bench.peers.measures import MEASURES, Prompter, warm_up
@@ -73,7 +74,7 @@ def main() -> None:
     results = Results()
     for _ in range(args.starts):
         for contender in contenders:
-            results.add("start", contender, lambda c=contender: lineup.first_token_s(c))
+            results.add("start", contender, partial(lineup.first_token_s, contender))
     versions = rounds(lineup, args.measures, args.repeats, results)
     settings = {
         "checkpoint": args.checkpoint,
