@@ -1,0 +1,123 @@
+// Requests that grow by chunks in one pool of blocks: K and V are stored and attended to, against float64.
+
+#include <algorithm>
+
+#include "check.hpp"
+#include "ops.hpp"
+
+namespace dayzero::tests {
+
+namespace {
+
+struct Shape {
+    int num_heads, num_kv_heads, head_dim, block_size, window;
+
+    KVShape kv() const { return {block_size, num_kv_heads, head_dim}; }
+    int width() const { return (num_heads + 2 * num_kv_heads) * head_dim; }
+};
+
+// One request: its rows of Q, K and V so far.
+struct History {
+    std::vector<int32_t> table;
+    std::vector<std::vector<float>> rows;
+};
+
+double number_of(const History& history, int position, int head, int d, int head_dim) {
+    return float_of(bf16_of(history.rows[static_cast<size_t>(position)][static_cast<size_t>(head * head_dim + d)]));
+}
+
+void check_row(const Shape& shape, const History& history, int position, const float* out, float scale) {
+    const int D = shape.head_dim, queries = shape.num_heads / shape.num_kv_heads;
+    const int start = shape.window ? std::max(0, position - shape.window + 1) : 0;
+    for (int head = 0; head < shape.num_heads; ++head) {
+        const int k = shape.num_heads + head / queries, v = k + shape.num_kv_heads;
+        std::vector<double> weights;
+        double total = 0;
+        for (int key = start; key <= position; ++key) {
+            double score = 0;
+            for (int d = 0; d < D; ++d) {
+                score += number_of(history, position, head, d, D) * number_of(history, key, k, d, D);
+            }
+            weights.push_back(std::exp(score * scale));
+            total += weights.back();
+        }
+        for (int d = 0; d < D; ++d) {
+            double mixed = 0;
+            for (int key = start; key <= position; ++key) {
+                mixed += weights[static_cast<size_t>(key - start)] * number_of(history, key, v, d, D);
+            }
+            CHECK(std::fabs(out[head * D + d] - mixed / total) <= 1e-5);
+        }
+    }
+}
+
+void check_growth(const Isa& isa, ThreadPool& pool, const Shape& shape, Random& random) {
+    constexpr int kMostTokens = 150, kSteps = 4;
+    const int num_requests = random.between(1, 3);
+    const int blocks_each = (kMostTokens + shape.block_size - 1) / shape.block_size;
+    std::vector<int32_t> free_blocks;
+    for (int block = 0; block < num_requests * blocks_each; ++block) free_blocks.push_back(block);
+    random.shuffle(free_blocks);
+    std::vector<uint16_t> kv(static_cast<size_t>(num_requests * blocks_each * shape.kv().block_elements()), kNanBf16);
+    std::vector<float> cos(static_cast<size_t>(kMostTokens) * shape.head_dim, 1.0f), sin(cos.size(), 0.0f);
+    const float scale = 1 / std::sqrt(static_cast<float>(shape.head_dim));
+
+    Program program(pool, isa);
+    const int qkv = program.add_buffer(shape.width()), out = program.add_buffer(shape.num_heads * shape.head_dim);
+    add_rope_and_write_kv(program, qkv, {}, cos.data(), sin.data(), kMostTokens, shape.num_heads, kv.data(), shape.kv(),
+                          0);
+    add_attention(program, qkv, out, scale, shape.window, shape.num_heads, kv.data(), shape.kv(), 0);
+
+    std::vector<History> histories(static_cast<size_t>(num_requests));
+    for (int s = 0; s < kSteps; ++s) {
+        std::vector<Request> requests;
+        int rows = 0;
+        for (History& history : histories) {
+            const int done = static_cast<int>(history.rows.size());
+            const int count = std::min(kMostTokens - done, random.one_of<int>({0, 1, 1, 2, 7, 33, 70}));
+            while (static_cast<int>(history.table.size()) * shape.block_size < done + count) {
+                history.table.push_back(free_blocks.back());
+                free_blocks.pop_back();
+            }
+            requests.push_back({done, count, history.table});
+            rows += count;
+        }
+        const auto step = flat_step(requests, std::vector<int32_t>(static_cast<size_t>(rows)), {}, shape.block_size);
+        program.read(step.data(), static_cast<int64_t>(step.size()));
+        fill(program.buffer(qkv), rows, random);
+        int row = 0;
+        for (size_t r = 0; r < requests.size(); ++r) {
+            for (int i = 0; i < requests[r].rows; ++i, ++row) {
+                histories[r].rows.emplace_back(program.buffer(qkv).row(row), program.buffer(qkv).row(row + 1));
+            }
+        }
+        program.run();
+        row = 0;
+        for (size_t r = 0; r < requests.size(); ++r) {
+            for (int i = 0; i < requests[r].rows; ++i, ++row) {
+                if (i % 5 && i + 1 < requests[r].rows) continue;
+                check_row(shape, histories[r], requests[r].first_position + i, program.buffer(out).row(row), scale);
+            }
+        }
+    }
+}
+
+}  // namespace
+
+void test_attention(int rounds) {
+    Random random(4);
+    for (const Isa* isa : instruction_sets()) {
+        for (int threads = 1; threads <= 3; ++threads) {
+            ThreadPool pool(threads, 20);
+            for (int round = 0; round < (rounds + 9) / 10; ++round) {
+                const int num_kv_heads = random.between(1, 3);
+                check_growth(*isa, pool,
+                             {random.one_of<int>({1, 3, 4, 7}) * num_kv_heads, num_kv_heads, 16 * random.between(1, 8),
+                              16 * random.between(1, 3), random.one_of<int>({0, 0, 1, 20, 64, 100})},
+                             random);
+            }
+        }
+    }
+}
+
+}  // namespace dayzero::tests
