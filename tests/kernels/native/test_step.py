@@ -113,6 +113,13 @@ def test_a_position_beyond_the_rotary_tables_is_refused(model: SmallModel) -> No
         model.run(step)
 
 
+def test_a_position_beyond_31_bits_is_refused_even_if_its_block_is_there(model: SmallModel) -> None:
+    step = good_step()
+    step[FIRST], step[BLOCK_SIZE] = INT_MAX - 1, INT_MAX
+    with pytest.raises(ValueError, match="beyond any context"):
+        model.run(step)
+
+
 def test_a_step_that_lacks_the_group_of_an_op_is_refused(machine: Machine) -> None:
     with pytest.raises(ValueError, match="lacks a cache group"):
         SmallModel(machine, group=1).run(good_step())
