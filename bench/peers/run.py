@@ -7,6 +7,7 @@ JSON lines (bench/record.py) to stdout, the tables of bench/peers/table.py to st
 
 import argparse
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -68,6 +69,7 @@ class Lineup:
 
 
 def main() -> None:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as Ctrl-C: a stopped peer would never end by itself
     args = arguments()
     contenders = chosen(args.contenders, args.checkpoint)
     lineup = Lineup(contenders, args.checkpoint, args.threads)
