@@ -10,6 +10,8 @@ from dayzero.kernels.attention import HeadLayout
 from tests.kernels.native.replay import NUM_ROWS, Machine, assert_as_accurate, same_bits
 from tests.kernels.native.stored import Reader, Span, Stored, packed, unpacked
 
+pytestmark = pytest.mark.model  # a minute of attention
+
 HEADS = [
     HeadLayout(4, 4, 16),
     HeadLayout(3, 1, 48),

@@ -22,6 +22,8 @@ from tests.kernels.native.replay import (
 )
 from tests.kernels.native.weights import FORMATS, as_met, dequantised
 
+pytestmark = pytest.mark.model  # a minute of products
+
 FEATURES = [1, 31, 33, 100]
 INNER = [1, 31, 32, 65, 96, 576, 1536]
 
