@@ -178,8 +178,19 @@ def test_every_make_target_that_is_named_exists(page):
 @pages
 def test_every_flag_that_is_named_exists(page):
     known = {flag for verb in VERBS for flag in flags(verb)} | FLAGS_OF_OTHERS
-    named = {flag for word in quoted(prose(page)) for flag in re.findall(r"(?<![\w-])--[a-z-]+", word)}
+    ours = [word for word in quoted(prose(page)) if not word.startswith("python ")]
+    named = {flag for word in ours for flag in re.findall(r"(?<![\w-])--[a-z-]+", word)}
     assert named <= known
+
+
+@pages
+def test_every_script_that_is_named_exists_and_has_the_flags(page):
+    for word in quoted(prose(page)):
+        if not word.startswith("python "):
+            continue
+        script = word.split()[2].replace(".", "/") + ".py" if word.startswith("python -m ") else word.split()[1]
+        text = text_of(ROOT / script)
+        assert all(f'"{flag}"' in text for flag in re.findall(r"(?<![\w-])--[a-z-]+", word)), word
 
 
 def test_the_table_of_flags_is_that_of_serve():

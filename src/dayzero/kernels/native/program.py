@@ -41,7 +41,8 @@ class NativeProgram:
         return int(self._program.num_ops)
 
     def read(self, step: "np.ndarray[Any, np.dtype[np.int32]]") -> None:
-        """Take a step in its flat form (native/step.hpp); it must stay until the runs are over."""
+        """Take a step in its flat form (native/step.hpp)."""
+        self._step = step  # the program reads it at every run
         self._program.read(step.ctypes.data, step.size)
 
     def run(self) -> None:
