@@ -3,7 +3,6 @@
 
 #include "attention.hpp"
 #include "isa.hpp"
-#include "linear_avx2.hpp"
 #include "simd_avx2.hpp"
 
 #include <algorithm>
@@ -11,6 +10,8 @@
 #include <limits>
 
 namespace dayzero::avx2 {
+
+#include "products.inl"
 
 namespace {
 

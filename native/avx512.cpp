@@ -5,7 +5,6 @@
 
 #include "attention.hpp"
 #include "isa.hpp"
-#include "linear_avx512.hpp"
 #include "simd_avx512.hpp"
 
 #include <algorithm>
@@ -13,6 +12,8 @@
 #include <limits>
 
 namespace dayzero::avx512 {
+
+#include "products.inl"
 
 namespace {
 

@@ -68,7 +68,6 @@ struct PanelCall {
 
 struct Isa {
     const char* name;
-    int lanes;
 
     // [K] float32 -> packed, padded with zeros to `inner`, a multiple of the group; int8 is rounded to nearest.
     void (*pack_bf16)(const float* x, int k, int inner, uint8_t* out);
@@ -89,8 +88,6 @@ struct Isa {
     void (*write_kv)(const float* k, const float* v, uint16_t* block, int offset, int block_size, int num_kv_heads,
                      int head_dim);
     void (*attend)(const Attend& call);
-    // The first of the largest values, -1 if that is not finite.
-    int (*argmax)(const float* x, int width);
 };
 
 // What this processor lacks for a table, null if nothing: only then may the table be used.

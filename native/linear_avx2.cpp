@@ -1,11 +1,12 @@
 // Products with AVX2, for up to 4 rows at a time: 8 of 16 registers hold sums, 1 or 2 rows x 32 features or 3 or 4
 // rows x 16 features. Each feature has a lane of its own, so a sum is one chain in ascending K at any number of rows.
 
-#include "linear_avx2.hpp"
-
+#include "isa.hpp"
 #include "simd_avx2.hpp"
 
 namespace dayzero::avx2 {
+
+#include "products.inl"
 
 namespace {
 

@@ -1,10 +1,11 @@
 // Products with AVX-512. A panel holds 32 features; k goes by in pairs (bfloat16) or fours (int8) of a 32-bit lane.
 
-#include "linear_avx512.hpp"
-
+#include "isa.hpp"
 #include "simd_avx512.hpp"
 
 namespace dayzero::avx512 {
+
+#include "products.inl"
 
 namespace {
 

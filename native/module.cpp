@@ -90,6 +90,14 @@ NB_MODULE(_native, m) {
         .def_prop_ro("inner", [](const Weight& w) { return w.inner; })
         .def_prop_ro("bytes", &Weight::bytes);
 
+    nb::class_<KVPool>(m, "KVPool")
+        .def(
+            "__init__",
+            [](KVPool* pool, uintptr_t blocks, int num_blocks, int block_size, int num_kv_heads, int head_dim, int group) {
+                new (pool) KVPool{at<uint16_t>(blocks), num_blocks, {block_size, num_kv_heads, head_dim}, group};
+            },
+            "blocks"_a, "num_blocks"_a, "block_size"_a, "num_kv_heads"_a, "head_dim"_a, "group"_a);
+
     nb::class_<Program>(m, "Program")
         .def("__init__",
              [](Program* p, ThreadPool& pool, const std::string& isa) { new (p) Program(pool, isa_named(isa)); },
@@ -131,23 +139,13 @@ NB_MODULE(_native, m) {
         .def(
             "rope_and_write_kv",
             [](Program& p, int qkv, uintptr_t q_norm, uintptr_t k_norm, float eps, uintptr_t cos, uintptr_t signed_sin,
-               int num_positions, int num_heads, uintptr_t pool, int block_size, int num_kv_heads, int head_dim,
-               int group) {
+               int num_positions, int num_heads, const KVPool& pool) {
                 add_rope_and_write_kv(p, qkv, {at<float>(q_norm), at<float>(k_norm), eps}, at<float>(cos),
-                                      at<float>(signed_sin), num_positions, num_heads, at<uint16_t>(pool),
-                                      {block_size, num_kv_heads, head_dim}, group);
+                                      at<float>(signed_sin), num_positions, num_heads, pool);
             },
             "qkv"_a, "q_norm"_a, "k_norm"_a, "eps"_a, "cos"_a, "signed_sin"_a, "num_positions"_a, "num_heads"_a,
-            "pool"_a, "block_size"_a, "num_kv_heads"_a, "head_dim"_a, "group"_a)
-        .def(
-            "attention",
-            [](Program& p, int qkv, int out, float scale, int window, int num_heads, uintptr_t pool, int block_size,
-               int num_kv_heads, int head_dim, int group) {
-                add_attention(p, qkv, out, scale, window, num_heads, at<uint16_t>(pool),
-                              {block_size, num_kv_heads, head_dim}, group);
-            },
-            "qkv"_a, "out"_a, "scale"_a, "window"_a, "num_heads"_a, "pool"_a, "block_size"_a, "num_kv_heads"_a,
-            "head_dim"_a, "group"_a);
+            "pool"_a)
+        .def("attention", &add_attention, "qkv"_a, "out"_a, "scale"_a, "window"_a, "num_heads"_a, "pool"_a);
 
     m.def("missing", &missing, "isa"_a);
     m.def(

@@ -12,12 +12,14 @@ int rows_of(const Step& step, Rows rows) {
     return rows == Rows::kTokens ? step.num_tokens : static_cast<int>(step.sample_at.size());
 }
 
-void check_group(const Step& step, int group, const KVShape& shape) {
+void check_blocks(const Step& step, const KVPool& pool) {
     if (step.num_tokens == 0) return;
-    if (static_cast<size_t>(group) >= step.groups.size()) throw std::invalid_argument("a step lacks a cache group");
-    if (step.groups[group].block_size != shape.block_size) {
+    if (static_cast<size_t>(pool.group) >= step.groups.size()) throw std::invalid_argument("a step lacks a cache group");
+    const BlockTables& tables = step.groups[pool.group];
+    if (tables.block_size != pool.shape.block_size) {
         throw std::invalid_argument("a step's blocks are not of the pool's size");
     }
+    if (tables.largest >= pool.num_blocks) throw std::invalid_argument("a block table names a block beyond the pool");
 }
 
 // A row at a time, rows in equal shares.
@@ -150,7 +152,13 @@ class Linear final : public Op {
         : isa_(p.isa()), x_(p.buffer(x)), weight_(weight), bias_(bias), out_(p.buffer(out)), first_(first), rows_(rows),
           row_bytes_(packed_row_bytes(weight.format, weight.padded_inner)) {}
 
-    void prepare(const Step& step) override { packed_.reserve(rows_of(step, rows_) * row_bytes_); }
+    void prepare(const Step& step) override {
+        if (rows_of(step, rows_) > kAlone) packed_.reserve(rows_of(step, rows_) * row_bytes_);
+    }
+
+    int64_t scratch_bytes(const Step& step) const override {
+        return std::min(kAlone, rows_of(step, rows_)) * row_bytes_;
+    }
 
     void run(const Step& step, const Worker& worker) override {
         const int rows = rows_of(step, rows_);
@@ -158,8 +166,7 @@ class Linear final : public Op {
         const int64_t row_bytes = row_bytes_;
         uint8_t* packed = packed_.data();
         if (rows <= kAlone) {  // cheaper to pack than to meet
-            worker.scratch.reserve(rows * row_bytes);
-            packed = worker.scratch.data();
+            packed = worker.scratch;
             for (int r = 0; r < rows; ++r) pack(r, packed + r * row_bytes);
         } else {
             each_row(rows, worker, [&](int r) { pack(r, packed + r * row_bytes); });
@@ -211,12 +218,12 @@ class Linear final : public Op {
 class RopeAndWriteKV final : public Op {
   public:
     RopeAndWriteKV(Program& p, int qkv, const HeadNorms& norms, const float* cos, const float* signed_sin,
-                   int num_positions, int num_heads, uint16_t* pool, KVShape shape, int group)
+                   int num_positions, int num_heads, const KVPool& pool)
         : isa_(p.isa()), qkv_(p.buffer(qkv)), norms_(norms), cos_(cos), signed_sin_(signed_sin),
-          num_positions_(num_positions), num_heads_(num_heads), pool_(pool), shape_(shape), group_(group) {}
+          num_positions_(num_positions), num_heads_(num_heads), pool_(pool) {}
 
     void prepare(const Step& step) override {
-        check_group(step, group_, shape_);
+        check_blocks(step, pool_);
         for (const int position : step.positions) {
             if (position >= num_positions_) throw std::invalid_argument("a position is beyond the context");
         }
@@ -228,21 +235,21 @@ class RopeAndWriteKV final : public Op {
 
   private:
     void row(const Step& step, int r) const {
-        const int head_dim = shape_.head_dim, position = step.positions[r];
+        const auto& [block_size, num_kv_heads, head_dim] = pool_.shape;
+        const int position = step.positions[r];
         const float* cos = cos_ + static_cast<int64_t>(position) * head_dim;
         const float* signed_sin = signed_sin_ + static_cast<int64_t>(position) * head_dim;
         float* q = qkv_.row(r);
         float* k = q + num_heads_ * head_dim;
-        for (int head = 0; head < num_heads_ + shape_.num_kv_heads; ++head) {
+        for (int head = 0; head < num_heads_ + num_kv_heads; ++head) {
             float* x = q + head * head_dim;
             const float* weight = head < num_heads_ ? norms_.q : norms_.k;
             if (weight) isa_.rms_norm(x, weight, norms_.eps, head_dim, x);
             isa_.rope(x, cos, signed_sin, head_dim);
         }
-        const int64_t slot = step.groups[group_].slot(step.requests[r], position);
-        uint16_t* block = pool_ + slot / shape_.block_size * shape_.block_elements();
-        isa_.write_kv(k, k + shape_.num_kv_heads * head_dim, block, static_cast<int>(slot % shape_.block_size),
-                      shape_.block_size, shape_.num_kv_heads, head_dim);
+        const int64_t slot = step.groups[pool_.group].slot(step.requests[r], position);
+        isa_.write_kv(k, k + num_kv_heads * head_dim, pool_.block(slot / block_size),
+                      static_cast<int>(slot % block_size), block_size, num_kv_heads, head_dim);
     }
 
     const Isa& isa_;
@@ -250,20 +257,21 @@ class RopeAndWriteKV final : public Op {
     HeadNorms norms_;
     const float *cos_, *signed_sin_;
     int num_positions_, num_heads_;
-    uint16_t* pool_;
-    KVShape shape_;
-    int group_;
+    KVPool pool_;
 };
 
 class Attention final : public Op {
   public:
-    Attention(Program& p, int qkv, int out, float scale, int window, int num_heads, const uint16_t* pool, KVShape shape,
-              int group)
+    Attention(Program& p, int qkv, int out, float scale, int window, int num_heads, const KVPool& pool)
         : isa_(p.isa()), qkv_(p.buffer(qkv)), out_(p.buffer(out)), scale_(scale), window_(window),
-          queries_(num_heads / shape.num_kv_heads), pool_(pool), shape_(shape), group_(group) {}
+          queries_(num_heads / pool.shape.num_kv_heads), pool_(pool) {}
+
+    int64_t scratch_bytes(const Step&) const override {
+        return attend_scratch_bytes(kRows, queries_, pool_.shape.head_dim);
+    }
 
     void prepare(const Step& step) override {
-        check_group(step, group_, shape_);
+        check_blocks(step, pool_);
         items_.clear();
         for (int request = 0; request < step.num_requests; ++request) {
             const int stop = step.query_starts[request + 1];
@@ -274,14 +282,14 @@ class Attention final : public Op {
     }
 
     void run(const Step& step, const Worker& worker) override {
-        worker.scratch.reserve(attend_scratch_bytes(kRows, queries_, shape_.head_dim));
-        const int count = static_cast<int>(items_.size()) * shape_.num_kv_heads;
+        const int num_kv_heads = pool_.shape.num_kv_heads;
+        const int count = static_cast<int>(items_.size()) * num_kv_heads;
         for (int start, stop; take(1, count, start, stop);) {
             // The last rows of a request see most: they come first.
-            const Item& item = items_[items_.size() - 1 - start / shape_.num_kv_heads];
-            const int kv_head = start % shape_.num_kv_heads;
-            const int64_t head = static_cast<int64_t>(kv_head) * queries_ * shape_.head_dim;
-            const BlockTables& group = step.groups[group_];
+            const Item& item = items_[items_.size() - 1 - start / num_kv_heads];
+            const int kv_head = start % num_kv_heads;
+            const int64_t head = static_cast<int64_t>(kv_head) * queries_ * pool_.shape.head_dim;
+            const BlockTables& group = step.groups[pool_.group];
             // q lies in a wider row than out: the inner loop is told where each begins.
             isa_.attend({.q = qkv_.row(item.row) + head,
                          .q_stride = qkv_.width,
@@ -292,11 +300,11 @@ class Attention final : public Op {
                          .queries_per_kv = queries_,
                          .scale = scale_,
                          .window = window_,
-                         .pool = pool_,
+                         .pool = pool_.blocks,
                          .table = group.tables + static_cast<int64_t>(item.request) * group.stride,
-                         .shape = shape_,
+                         .shape = pool_.shape,
                          .kv_head = kv_head,
-                         .scratch = worker.scratch.data()});
+                         .scratch = worker.scratch});
         }
     }
 
@@ -311,9 +319,7 @@ class Attention final : public Op {
     Buffer &qkv_, &out_;
     float scale_;
     int window_, queries_;
-    const uint16_t* pool_;
-    KVShape shape_;
-    int group_;
+    KVPool pool_;
     std::vector<Item> items_;
 };
 
@@ -345,14 +351,12 @@ void add_linear(Program& p, int x, const Weight& weight, const float* bias, int 
 void add_gated(Program& p, int gate_up, int out, bool gelu) { p.add(std::make_unique<Gated>(p, gate_up, out, gelu)); }
 
 void add_rope_and_write_kv(Program& p, int qkv, const HeadNorms& norms, const float* cos, const float* signed_sin,
-                           int num_positions, int num_heads, uint16_t* pool, KVShape shape, int group) {
-    p.add(std::make_unique<RopeAndWriteKV>(p, qkv, norms, cos, signed_sin, num_positions, num_heads, pool, shape,
-                                           group));
+                           int num_positions, int num_heads, const KVPool& pool) {
+    p.add(std::make_unique<RopeAndWriteKV>(p, qkv, norms, cos, signed_sin, num_positions, num_heads, pool));
 }
 
-void add_attention(Program& p, int qkv, int out, float scale, int window, int num_heads, const uint16_t* pool,
-                   KVShape shape, int group) {
-    p.add(std::make_unique<Attention>(p, qkv, out, scale, window, num_heads, pool, shape, group));
+void add_attention(Program& p, int qkv, int out, float scale, int window, int num_heads, const KVPool& pool) {
+    p.add(std::make_unique<Attention>(p, qkv, out, scale, window, num_heads, pool));
 }
 
 }  // namespace dayzero

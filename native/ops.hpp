@@ -23,10 +23,19 @@ struct HeadNorms {
     float eps = 0.0f;
 };
 
+// The KV of a layer and the cache group whose tables name its blocks.
+struct KVPool {
+    uint16_t* blocks;
+    int num_blocks;
+    KVShape shape;
+    int group;
+
+    uint16_t* block(int64_t number) const { return blocks + number * shape.block_elements(); }
+};
+
 // Norms and rotates Q and K of every token, stores K and V, leaves Q in place. cos, signed_sin: [positions, D].
 void add_rope_and_write_kv(Program&, int qkv, const HeadNorms& norms, const float* cos, const float* signed_sin,
-                           int num_positions, int num_heads, uint16_t* pool, KVShape shape, int group);
-void add_attention(Program&, int qkv, int out, float scale, int window, int num_heads, const uint16_t* pool,
-                   KVShape shape, int group);
+                           int num_positions, int num_heads, const KVPool& pool);
+void add_attention(Program&, int qkv, int out, float scale, int window, int num_heads, const KVPool& pool);
 
 }  // namespace dayzero

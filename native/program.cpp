@@ -37,6 +37,7 @@ void Program::read(const int32_t* flat, int64_t length) {
     }
     const int64_t rows = std::max<int64_t>(step_.num_tokens, static_cast<int64_t>(step_.sample_at.size()));
     if (rows > rows_) {
+        rows_ = 0;  // until all of them have it
         for (auto& buffer : buffers_) buffer->bytes.reserve(rows * buffer->width * 4);
         rows_ = rows;
     }
@@ -74,9 +75,10 @@ void Program::start(int first, int stop, int64_t* ends_ns) {
     for (int i = first; i < stop; ++i) {
         ops_[i]->next.store(0, std::memory_order_relaxed);
         ops_[i]->prepare(step_);
+        for (auto& scratch : scratch_) scratch.reserve(ops_[i]->scratch_bytes(step_));
     }
     pool_.run([this, first, stop, ends_ns](int thread) {
-        const Worker worker{thread, pool_, scratch_[thread]};
+        const Worker worker{thread, pool_, scratch_[thread].data()};
         for (int i = first; i < stop; ++i) {
             ops_[i]->run(step_, worker);
             if (i + 1 < stop || ends_ns) pool_.barrier();

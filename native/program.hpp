@@ -44,15 +44,16 @@ struct Buffer {
 struct Worker {
     int thread;
     ThreadPool& pool;
-    AlignedBytes& scratch;  // of this thread
+    uint8_t* scratch;  // of this thread: as many bytes as the op asked for
 };
 
 class Op {
   public:
     virtual ~Op() = default;
     virtual void run(const Step& step, const Worker& worker) = 0;
-    // Called before the threads start: grow what depends on the step.
+    // Called before the threads start, where memory may still run out: check the step, and grow what depends on it.
     virtual void prepare(const Step&) {}
+    virtual int64_t scratch_bytes(const Step&) const { return 0; }
 
     std::atomic<int> next{0};  // item of work that nobody has taken
 

@@ -2,8 +2,8 @@
 // packing of activations, the KV cache and attention. Included once by the unit of an instruction set, inside an
 // unnamed namespace of its own (no function here may become the linker's one copy for others), after
 //
-// simd_*.hpp     F, Mask, I (as many int32), kLanes and the operations on them
-// linear_*.hpp   the products
+// simd_*.hpp     F, I (as many int32), kLanes and the operations on them
+// products.inl   the products
 // kMaxLines      query lines that attention takes together
 // kMixVectors    vectors of a value that `mix` adds up at once, for Lines lines: what registers hold
 // score<Lines>   scores of Lines query lines against 64 keys: [Lines][64], not scaled; a chain in ascending D for each
@@ -90,6 +90,22 @@ void rope(float* x, const float* cos, const float* signed_sin, int head_dim) {
         store_first(x + half + i,
                     fma(b, load_first(cos + half + i, n), mul(a, load_first(signed_sin + half + i, n))), n);
     }
+}
+
+// e^x to 2 ulp; 0 far below the least normal, inf above the largest. Cephes' reduction and polynomial.
+inline F exp(F x) {
+    x = min(set1(100.0f), max(set1(-110.0f), x));  // in this order a NaN stays one
+    const F n = nearest(mul(x, set1(1.44269504088896341f)));
+    F r = fnma(n, set1(0.693359375f), x);
+    r = fnma(n, set1(-2.12194440e-4f), r);
+    F p = set1(1.9875691500e-4f);
+    p = fma(p, r, set1(1.3981999507e-3f));
+    p = fma(p, r, set1(8.3334519073e-3f));
+    p = fma(p, r, set1(4.1665795894e-2f));
+    p = fma(p, r, set1(1.6666665459e-1f));
+    p = fma(p, r, set1(5.0000001201e-1f));
+    p = fma(p, mul(r, r), add(r, set1(1.0f)));
+    return times_power_of_two(p, n);
 }
 
 inline F silu(F x) { return div(x, add(set1(1.0f), exp(sub(zero(), x)))); }
@@ -273,35 +289,9 @@ void attend(const Attend& call) {
     }
 }
 
-int argmax(const float* x, int width) {
-    F most = set1(-std::numeric_limits<float>::infinity());
-    Mask spoilt = 0;
-    int i = 0;
-    for (; i + kLanes <= width; i += kLanes) {
-        const F v = load(x + i);
-        spoilt |= unordered(v);
-        most = max(most, v);
-    }
-    float best = largest(most);
-    bool nan = spoilt != 0;
-    for (; i < width; ++i) {
-        nan |= x[i] != x[i];
-        best = std::max(best, x[i]);
-    }
-    if (nan || std::isinf(best)) return -1;
-    const F wanted = set1(best);
-    for (i = 0; i + kLanes <= width; i += kLanes) {
-        const Mask found = equal(load(x + i), wanted);
-        if (found) return i + __builtin_ctz(found);
-    }
-    while (x[i] != best) ++i;
-    return i;
-}
-
 constexpr Isa table(const char* name) {
     return {
         .name = name,
-        .lanes = kLanes,
         .pack_bf16 = pack_bf16,
         .pack_int8 = pack_int8,
         .linear = {linear_bf16, linear_int4, linear_int4_min, linear_int8, linear_int8_min, linear_int8_channel,
@@ -315,6 +305,5 @@ constexpr Isa table(const char* name) {
         .copy_bf16 = copy_bf16,
         .write_kv = write_kv,
         .attend = attend,
-        .argmax = argmax,
     };
 }

@@ -10,7 +10,6 @@ namespace dayzero::avx2 {
 
 using F = __m256;
 using I = __m256i;
-using Mask = uint32_t;  // a bit for each lane
 constexpr int kLanes = 8;
 
 inline F set1(float x) { return _mm256_set1_ps(x); }
@@ -30,6 +29,9 @@ inline F sub(F a, F b) { return _mm256_sub_ps(a, b); }
 inline F mul(F a, F b) { return _mm256_mul_ps(a, b); }
 inline F div(F a, F b) { return _mm256_div_ps(a, b); }
 inline F fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
+inline F fnma(F a, F b, F c) { return _mm256_fnmadd_ps(a, b, c); }  // c - a * b
+inline F nearest(F x) { return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+inline F min(F a, F b) { return _mm256_min_ps(a, b); }
 inline F max(F a, F b) { return _mm256_max_ps(a, b); }
 inline F abs(F x) { return _mm256_andnot_ps(set1(-0.0f), x); }
 inline float lane0(F x) { return _mm256_cvtss_f32(x); }
@@ -43,9 +45,6 @@ inline float largest(F x) {
     v = _mm_max_ps(v, _mm_movehl_ps(v, v));
     return _mm_cvtss_f32(_mm_max_ss(v, _mm_movehdup_ps(v)));
 }
-inline Mask lanes_of(F mask) { return static_cast<Mask>(_mm256_movemask_ps(mask)); }
-inline Mask unordered(F x) { return lanes_of(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)); }
-inline Mask equal(F a, F b) { return lanes_of(_mm256_cmp_ps(a, b, _CMP_EQ_OQ)); }
 inline F select(uint32_t lanes, F yes, F no) {
     const I bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     const I chosen = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(static_cast<int32_t>(lanes)), bits), bits);
@@ -87,24 +86,12 @@ inline void store_bf16(uint16_t* p, F x) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), words);
 }
 
-// e^x to 2 ulp; 0 far below the least normal, inf above the largest. Cephes' reduction and polynomial; 2^n is applied
-// in two halves, neither of which leaves the range of exponents.
-inline F exp(F x) {
-    x = _mm256_min_ps(set1(100.0f), _mm256_max_ps(set1(-110.0f), x));  // in this order a NaN stays one
-    const F n = _mm256_round_ps(mul(x, set1(1.44269504088896341f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    F r = _mm256_fnmadd_ps(n, set1(0.693359375f), x);
-    r = _mm256_fnmadd_ps(n, set1(-2.12194440e-4f), r);
-    F p = set1(1.9875691500e-4f);
-    p = fma(p, r, set1(1.3981999507e-3f));
-    p = fma(p, r, set1(8.3334519073e-3f));
-    p = fma(p, r, set1(4.1665795894e-2f));
-    p = fma(p, r, set1(1.6666665459e-1f));
-    p = fma(p, r, set1(5.0000001201e-1f));
-    p = fma(p, mul(r, r), add(r, set1(1.0f)));
+// x * 2^n, n whole and of at most 200: in two halves, neither of which leaves the range of exponents.
+inline F times_power_of_two(F x, F n) {
     const I exponent = round(n), half = _mm256_srai_epi32(exponent, 1), bias = _mm256_set1_epi32(127);
     const I rest = _mm256_sub_epi32(exponent, half);
-    p = mul(p, _mm256_castsi256_ps(_mm256_slli_epi32(add(half, bias), 23)));
-    return mul(p, _mm256_castsi256_ps(_mm256_slli_epi32(add(rest, bias), 23)));
+    x = mul(x, _mm256_castsi256_ps(_mm256_slli_epi32(add(half, bias), 23)));
+    return mul(x, _mm256_castsi256_ps(_mm256_slli_epi32(add(rest, bias), 23)));
 }
 
 }  // namespace dayzero::avx2

@@ -25,13 +25,14 @@ inline F sub(F a, F b) { return _mm512_sub_ps(a, b); }
 inline F mul(F a, F b) { return _mm512_mul_ps(a, b); }
 inline F div(F a, F b) { return _mm512_div_ps(a, b); }
 inline F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+inline F fnma(F a, F b, F c) { return _mm512_fnmadd_ps(a, b, c); }  // c - a * b
+inline F nearest(F x) { return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
+inline F min(F a, F b) { return _mm512_min_ps(a, b); }
 inline F max(F a, F b) { return _mm512_max_ps(a, b); }
 inline F abs(F x) { return _mm512_abs_ps(x); }
 inline float sum(F x) { return _mm512_reduce_add_ps(x); }
 inline float largest(F x) { return _mm512_reduce_max_ps(x); }
 inline float lane0(F x) { return _mm512_cvtss_f32(x); }
-inline Mask unordered(F x) { return _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q); }
-inline Mask equal(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
 inline F select(uint32_t lanes, F yes, F no) { return _mm512_mask_mov_ps(no, static_cast<Mask>(lanes), yes); }
 
 inline I zero_ints() { return _mm512_setzero_si512(); }
@@ -52,24 +53,11 @@ inline void store_bf16(uint16_t* p, F x) {
     const __m512i bits = _mm512_castps_si512(x);
     const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
     const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
-    const __m512i kept = _mm512_mask_mov_epi32(rounded, unordered(x), _mm512_set1_epi32(0x7fc0));
+    const __m512i kept = _mm512_mask_mov_epi32(rounded, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), _mm512_set1_epi32(0x7fc0));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(kept));
 }
 
-// e^x to 2 ulp; 0 below the least normal, inf above the largest. Cephes' reduction and polynomial.
-inline F exp(F x) {
-    x = _mm512_min_ps(set1(200.0f), _mm512_max_ps(set1(-110.0f), x));  // in this order a NaN stays one
-    const F n = _mm512_roundscale_ps(mul(x, set1(1.44269504088896341f)), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-    F r = _mm512_fnmadd_ps(n, set1(0.693359375f), x);
-    r = _mm512_fnmadd_ps(n, set1(-2.12194440e-4f), r);
-    F p = set1(1.9875691500e-4f);
-    p = fma(p, r, set1(1.3981999507e-3f));
-    p = fma(p, r, set1(8.3334519073e-3f));
-    p = fma(p, r, set1(4.1665795894e-2f));
-    p = fma(p, r, set1(1.6666665459e-1f));
-    p = fma(p, r, set1(5.0000001201e-1f));
-    p = fma(p, mul(r, r), add(r, set1(1.0f)));
-    return _mm512_scalef_ps(p, n);
-}
+// x * 2^n, n whole.
+inline F times_power_of_two(F x, F n) { return _mm512_scalef_ps(x, n); }
 
 }  // namespace dayzero::avx512

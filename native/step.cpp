@@ -1,5 +1,6 @@
 #include "step.hpp"
 
+#include <algorithm>
 #include <limits>
 
 namespace dayzero {
@@ -42,10 +43,12 @@ void Step::read(const int32_t* flat, int64_t length) {
     groups.clear();
     for (const int stride : strides) {
         const auto tables = reader.take(static_cast<int64_t>(num_requests) * stride);
+        int largest = 0;
         for (const int block : tables) {
             if (block < 0) throw std::invalid_argument("a block table holds what is no block");
+            largest = std::max(largest, block);
         }
-        groups.push_back({tables.data(), stride, block_size});
+        groups.push_back({tables.data(), stride, block_size, largest});
     }
     if (reader.left() != 0) throw std::invalid_argument("a step is longer than it says");
     positions.resize(static_cast<size_t>(num_tokens));

@@ -13,6 +13,7 @@ struct BlockTables {
     const int32_t* tables = nullptr;
     int stride = 0;
     int block_size = 0;
+    int largest = 0;  // block in the tables
 
     // The place of a token's K and V in the pool.
     int64_t slot(int request, int position) const {

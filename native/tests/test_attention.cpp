@@ -64,9 +64,9 @@ void check_growth(const Isa& isa, ThreadPool& pool, const Shape& shape, Random& 
 
     Program program(pool, isa);
     const int qkv = program.add_buffer(shape.width()), out = program.add_buffer(shape.num_heads * shape.head_dim);
-    add_rope_and_write_kv(program, qkv, {}, cos.data(), sin.data(), kMostTokens, shape.num_heads, kv.data(), shape.kv(),
-                          0);
-    add_attention(program, qkv, out, scale, shape.window, shape.num_heads, kv.data(), shape.kv(), 0);
+    const KVPool blocks{kv.data(), num_requests * blocks_each, shape.kv(), 0};
+    add_rope_and_write_kv(program, qkv, {}, cos.data(), sin.data(), kMostTokens, shape.num_heads, blocks);
+    add_attention(program, qkv, out, scale, shape.window, shape.num_heads, blocks);
 
     std::vector<History> histories(static_cast<size_t>(num_requests));
     for (int s = 0; s < kSteps; ++s) {

@@ -61,9 +61,10 @@ struct Recorded {
         add_embedding(p, x, model.table.data(), kVocabulary, 1.5f);
         add_rms_norm(p, x, model.norm.data(), 1e-5f, normed, Rows::kTokens);
         add_linear(p, normed, *model.qkv, nullptr, qkv, 0, Rows::kTokens);
+        const KVPool blocks{kv.data(), kBlocks, kShape, 0};
         add_rope_and_write_kv(p, qkv, {model.norm.data(), model.norm.data(), 1e-5f}, model.cos.data(), model.sin.data(),
-                              kContext, kHeads, kv.data(), kShape, 0);
-        add_attention(p, qkv, mixed, 0.25f, 20, kHeads, kv.data(), kShape, 0);
+                              kContext, kHeads, blocks);
+        add_attention(p, qkv, mixed, 0.25f, 20, kHeads, blocks);
         add_linear(p, mixed, *model.out, nullptr, y, 0, Rows::kTokens);
         add_add_rms_norm(p, x, y, model.norm.data(), 1e-5f, sum, normed, Rows::kTokens);
         add_linear(p, normed, *model.gate_up, nullptr, gate_up, 0, Rows::kTokens);

@@ -1,7 +1,6 @@
 """Native kernels where they can serve, else torch's; a wish that cannot be granted is refused by name."""
 
 import dataclasses
-from typing import Literal
 
 import torch
 
@@ -11,8 +10,7 @@ from dayzero.kernels.attention import HeadLayout
 from dayzero.kernels.native.backend import NativeKernels, obstacle
 from dayzero.kernels.registry import Kernels, select
 
-KernelWish = Literal["auto", "native", "torch"]
-WISHES: tuple[KernelWish, ...] = ("auto", "native", "torch")
+WISHES = ("auto", "native", "torch")
 
 
 def choose(

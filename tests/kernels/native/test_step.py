@@ -68,6 +68,8 @@ CHANGES: dict[str, tuple[int, int]] = {
     "no requests": (NUM_REQUESTS, 0),
     "less than no requests": (NUM_REQUESTS, -1),
     "more requests than memory": (NUM_REQUESTS, INT_MAX),
+    "a block beyond the pool": (TABLE, 6),
+    "a block beyond any pool": (TABLE, INT_MAX),
     "blocks of no size": (BLOCK_SIZE, 0),
     "blocks of less than no size": (BLOCK_SIZE, -16),
     "blocks of half the pool's size": (BLOCK_SIZE, 8),

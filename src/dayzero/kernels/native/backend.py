@@ -13,10 +13,11 @@ from dayzero.kernels.attention import HeadLayout
 from dayzero.kernels.native.extension import best_instruction_set, module
 from dayzero.kernels.native.program import NativeProgram
 from dayzero.kernels.native.recorder import Symbol, Tape
+from dayzero.kernels.ops import OPS
 from dayzero.kernels.weights import LinearForm, Nvfp4, PerChannel
 
 LANES = 16  # head sizes and KV blocks come in whole vectors
-SPIN_US = 50  # that threads wait awake for the next step: docs/log.md
+SPIN_US = 50  # that threads wait awake for the next step: decision 0010
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +61,8 @@ class NativeKernels:
     @property
     def choices(self) -> tuple[KernelChoice, ...]:
         """Every op, and why."""
-        return tuple(
-            KernelChoice(op, f"native/{self._instruction_set}", f"{self._why}: {self._instruction_set}")
-            for op in (
-                "linear",
-                "embedding",
-                "rms_norm",
-                "rotary_at",
-                "rope_and_write_kv",
-                "paged_attention",
-                "silu_mul",
-                "gelu_mul",
-            )
-        )
+        why = f"{self._why}: {self._instruction_set}"
+        return tuple(KernelChoice(op.name, f"native/{self._instruction_set}", why) for op in OPS)
 
     def heights(self) -> dict[str, str]:
         """None are probed: a row's bits depend on nothing but the row by construction."""

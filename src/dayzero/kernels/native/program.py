@@ -25,11 +25,11 @@ class NativeProgram:
         self._program = native.Program(pool, instruction_set)
         self._widths = tape.widths
         self._held: list[Tensor] = []
-        self._buffers: dict[int, int] = {}
+        numbers: dict[int, int] = {}
         for symbol, buffer in enumerate(buffer_of):
-            if buffer not in self._buffers:
-                self._buffers[buffer] = self._program.buffer(tape.widths[symbol])
-        self._number_of = [self._buffers[buffer] for buffer in buffer_of]
+            if buffer not in numbers:
+                numbers[buffer] = self._program.buffer(tape.widths[symbol])
+        self._number_of = [numbers[buffer] for buffer in buffer_of]
         self._names: list[str] = []
         for instruction in instructions:
             self._emit(instruction)
@@ -80,11 +80,13 @@ class NativeProgram:
         self._held.append(held)
         return held.data_ptr()
 
-    def _pool_address(self, kv_BS2GD: Tensor) -> int:
-        """Of a KV pool, which must be the very memory."""
+    def _pool(self, kv_BS2GD: Tensor, group: int) -> Any:
+        """A layer's KV, which must be the very memory, and the cache group whose tables name its blocks."""
         assert kv_BS2GD.dtype is torch.bfloat16, kv_BS2GD.dtype
         assert kv_BS2GD.is_contiguous()
-        return self._address(kv_BS2GD, torch.bfloat16)
+        num_blocks, block_size, _, num_kv_heads, head_dim = kv_BS2GD.shape
+        address = self._address(kv_BS2GD, torch.bfloat16)
+        return self._native.KVPool(address, num_blocks, block_size, num_kv_heads, head_dim, group)
 
     def _rows(self, at: Instruction) -> Any:
         return self._native.Rows.TOKENS if at.rows == "tokens" else self._native.Rows.SAMPLES
@@ -101,7 +103,8 @@ class NativeProgram:
             self._program.linear(x[0], part, bias, out[0], first, self._rows(at))
             first += part.features
 
-    def _emit_add(self, x: list[int], out: list[int], _: Instruction) -> None:
+    def _emit_add(self, x: list[int], out: list[int], at: Instruction) -> None:
+        assert at.rows == "tokens", at.rows
         self._program.add(x[0], x[1], out[0])
 
     def _emit_add_rms_norm(self, x: list[int], out: list[int], at: Instruction) -> None:
@@ -116,6 +119,7 @@ class NativeProgram:
         self._program.take_samples(x[0], out[0])
 
     def _emit_gated(self, x: list[int], out: list[int], at: Instruction) -> None:
+        assert at.rows == "tokens", at.rows
         self._program.gated(x[0], out[0], at.fixed["gelu"])
 
     def _emit_rope_and_write_kv(self, x: list[int], out: list[int], at: Instruction) -> None:
@@ -123,7 +127,7 @@ class NativeProgram:
         cos, signed_sin = at.fixed["rotary"]
         q_norm, k_norm, eps = at.fixed["norms"] or (None, None, 0.0)
         kv_BS2GD: Tensor = at.fixed["kv"]
-        _, block_size, _, num_kv_heads, head_dim = kv_BS2GD.shape
+        num_kv_heads, head_dim = kv_BS2GD.shape[3:]
         num_heads = self._widths[at.inputs[0]] // head_dim - 2 * num_kv_heads
         self._program.rope_and_write_kv(
             x[0],
@@ -134,16 +138,12 @@ class NativeProgram:
             self._address(signed_sin, torch.float32),
             cos.shape[0],
             num_heads,
-            self._pool_address(kv_BS2GD),
-            block_size,
-            num_kv_heads,
-            head_dim,
-            at.fixed["group"],
+            self._pool(kv_BS2GD, at.fixed["group"]),
         )
 
     def _emit_attention(self, x: list[int], out: list[int], at: Instruction) -> None:
         kv_BS2GD: Tensor = at.fixed["kv"]
-        _, block_size, _, num_kv_heads, head_dim = kv_BS2GD.shape
+        head_dim = kv_BS2GD.shape[-1]
         plan: Plan = at.fixed["plan"]
         self._program.attention(
             x[0],
@@ -151,9 +151,5 @@ class NativeProgram:
             1 / math.sqrt(head_dim) if at.fixed["scale"] is None else at.fixed["scale"],
             plan.window or 0,
             self._widths[at.outputs[0]] // head_dim,
-            self._pool_address(kv_BS2GD),
-            block_size,
-            num_kv_heads,
-            head_dim,
-            plan.group,
+            self._pool(kv_BS2GD, plan.group),
         )

@@ -44,7 +44,7 @@ POSITIONS = object()
 
 @dataclass(frozen=True, slots=True)
 class GroupOf:
-    """The slots or the attention plan of a cache group."""
+    """The slots of a cache group."""
 
     index: int
 
