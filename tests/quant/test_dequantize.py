@@ -10,26 +10,10 @@ from transformers.modeling_gguf_pytorch_utils import LlamaTensorProcessor
 from dayzero.checkpoint import gguf_names
 from dayzero.checkpoint.gguf import read_gguf
 from dayzero.checkpoint.locate import embedded_model
-from dayzero.checkpoint.tensor import FORMATS, PlusOne, RotaryRows, StoredTensor, stored_bytes
+from dayzero.checkpoint.tensor import FORMATS, PlusOne, RotaryRows, StoredTensor
 from dayzero.quant import dequantize as module
 from dayzero.quant.dequantize import dequantize
-
-
-def _random(name: str, shape: tuple[int, ...]) -> StoredTensor:
-    """Random blocks whose fp16 scales are small and finite, as in a real file."""
-    num_bytes = stored_bytes(shape, name)
-    assert num_bytes is not None
-    data = np.random.default_rng(2).integers(0, 256, num_bytes, dtype=np.uint8)
-    if name in ("F32", "F16", "BF16"):
-        weights = torch.randn(shape, generator=torch.Generator().manual_seed(2))
-        kind = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}[name]
-        data = weights.to(kind).view(-1).view(torch.uint8).numpy()
-    else:
-        blocks = data.reshape(-1, FORMATS[name].block_bytes)
-        starts = {"Q4_1": (0, 2), "Q5_1": (0, 2), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}.get(name, (0,))
-        for start in starts:
-            blocks[:, start : start + 2] = np.frombuffer(np.float16(0.01).tobytes(), np.uint8)
-    return StoredTensor("w", shape, name, memoryview(data.tobytes()))
+from tests.quant.stored import random_tensor
 
 
 def _expected(stored: StoredTensor) -> torch.Tensor:
@@ -41,14 +25,14 @@ def _expected(stored: StoredTensor) -> torch.Tensor:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_is_the_reference_rounded_once(name: str, dtype: torch.dtype) -> None:
-    stored = _random(name, (24, 512))
+    stored = random_tensor(name, (24, 512))
     assert torch.equal(dequantize(stored, dtype), _expected(stored).to(dtype))
 
 
 @pytest.mark.parametrize("slice_weights", [1, 1024, 1500, 1 << 20])
 @pytest.mark.parametrize("transform", [None, PlusOne(), RotaryRows(3)])
 def test_the_size_of_a_slice_changes_nothing(slice_weights: int, transform, monkeypatch: pytest.MonkeyPatch) -> None:
-    stored = replace(_random("Q5_1", (24, 256)), transform=transform)
+    stored = replace(random_tensor("Q5_1", (24, 256)), transform=transform)
     whole = dequantize(stored, torch.float32)
     monkeypatch.setattr(module, "SLICE_WEIGHTS", slice_weights)
     assert torch.equal(dequantize(stored, torch.float32), whole)
@@ -80,7 +64,7 @@ def test_one_is_taken_from_a_gemma_norm_before_rounding() -> None:
 
 @pytest.mark.parametrize("name", ["F32", "BF16", "Q8_0"])
 def test_the_result_owns_its_memory(name: str) -> None:
-    stored = _random(name, (2, 32))
+    stored = random_tensor(name, (2, 32))
     buffer = bytearray(stored.data)
     result = dequantize(replace(stored, data=memoryview(buffer).toreadonly()), torch.float32)
     before = result.clone()
@@ -91,7 +75,7 @@ def test_the_result_owns_its_memory(name: str) -> None:
 
 def test_the_number_of_threads_is_as_before() -> None:
     before = torch.get_num_threads()
-    dequantize(_random("Q4_0", (2, 32)), torch.float32)
+    dequantize(random_tensor("Q4_0", (2, 32)), torch.float32)
     assert torch.get_num_threads() == before
 
 
@@ -101,7 +85,7 @@ def test_a_scalar_keeps_its_shape() -> None:
 
 
 def test_more_than_two_axes_keep_their_shape() -> None:
-    stored = _random("Q8_0", (2, 3, 64))
+    stored = random_tensor("Q8_0", (2, 3, 64))
     assert torch.equal(dequantize(stored, torch.float32), _expected(stored))
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dayzero.checkpoint.tensor import FORMATS, RotaryRows, StoredTensor
 from dayzero.kernels.weights import GROUP, Grouped
-from dayzero.quant.decoders import fifth_bits, halves, k_scales, nibbles
+from dayzero.quant.decoders import fifth_bits, halves, k_scales, nibbles, q4_k_codes, q5_k_codes
 
 Blocks = tuple[int, Tensor, Tensor, Tensor | None]  # bits; codes of each block; its scales and minima
 
@@ -47,14 +47,11 @@ def _two_level(blocks: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _q4_k(blocks: Tensor) -> Blocks:
-    return 4, nibbles(blocks[:, 16:].view(-1, 4, 32)).view(-1, 256), *_two_level(blocks)
+    return 4, q4_k_codes(blocks), *_two_level(blocks)
 
 
 def _q5_k(blocks: Tensor) -> Blocks:
-    low = nibbles(blocks[:, 48:].view(-1, 4, 32)).view(-1, 8, 32)
-    shifts = torch.arange(8, dtype=torch.uint8).view(1, 8, 1)
-    high = ((blocks[:, None, 16:48] >> shifts) & 1) << 4
-    return 8, (low | high).flatten(1), *_two_level(blocks)
+    return 8, q5_k_codes(blocks), *_two_level(blocks)
 
 
 _CODES: Mapping[str, Callable[[Tensor], Blocks]] = {

@@ -72,17 +72,17 @@ def _affine_k(blocks: Tensor, codes: Tensor) -> Tensor:
     return codes.float().mul_(super_scale * scales).sub_(super_minimum * minima).flatten(1)
 
 
-def _q4_k(blocks: Tensor) -> Tensor:
-    packed = blocks[:, 16:].view(-1, 4, 32)
-    return _affine_k(blocks, nibbles(packed).view(-1, 8, 32))
+def q4_k_codes(blocks: Tensor) -> Tensor:
+    """[N, 8, 32] uint8."""
+    return nibbles(blocks[:, 16:].view(-1, 4, 32)).view(-1, 8, 32)
 
 
-def _q5_k(blocks: Tensor) -> Tensor:
-    packed = blocks[:, 48:].view(-1, 4, 32)
-    low = nibbles(packed).view(-1, 8, 32)
+def q5_k_codes(blocks: Tensor) -> Tensor:
+    """[N, 8, 32] uint8."""
+    low = nibbles(blocks[:, 48:].view(-1, 4, 32)).view(-1, 8, 32)
     shifts = torch.arange(8, dtype=torch.uint8).view(1, 8, 1)
     high = ((blocks[:, None, 16:48] >> shifts) & 1) << 4
-    return _affine_k(blocks, low | high)
+    return low | high
 
 
 def _q6_k(blocks: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ DECODERS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "Q5_0": _q5_0,
     "Q5_1": _q5_1,
     "Q8_0": _q8_0,
-    "Q4_K": _q4_k,
-    "Q5_K": _q5_k,
+    "Q4_K": lambda blocks: _affine_k(blocks, q4_k_codes(blocks)),
+    "Q5_K": lambda blocks: _affine_k(blocks, q5_k_codes(blocks)),
     "Q6_K": _q6_k,
 }
