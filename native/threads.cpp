@@ -8,7 +8,7 @@ namespace dayzero {
 namespace {
 
 constexpr int kPausesPerLook = 64;  // between two looks at the clock
-constexpr int kPausesPerYield = 64;  // about 2 us: a barrier that takes longer may wait for a thread that has no core
+constexpr int kPausesPerYield = 64;  // a barrier that takes longer may wait for a thread that has no core
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 // One pool of threads for a whole program of ops: the caller is thread 0, the others wait for it.
 //
-// Inside a run threads meet at barriers a few hundred nanoseconds apart, so they spin; between runs they spin for a
+// Inside a run threads meet at every op, so they spin; between runs they spin for a
 // moment (the next step is usually near) and then park on a futex, because the HTTP server and its clients need the
 // same cores.
 #pragma once

@@ -85,7 +85,7 @@ def _likeliest(logits: torch.Tensor) -> list[int]:
     if len(logits) == 0:
         return []
     rows = logits.contiguous().numpy()
-    indices = rows.argmax(-1)  # the first among equals; a NaN is larger than anything. A tenth of torch's time
+    indices = rows.argmax(-1)  # the first among equals; a NaN is larger than anything
     maxima = rows[np.arange(len(rows)), indices]
     tokens: list[int] = np.where(np.isfinite(maxima), indices, NOT_FINITE).tolist()
     return tokens
