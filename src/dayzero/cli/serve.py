@@ -42,9 +42,7 @@ def serve(
     max_step_tokens: Annotated[
         int, typer.Option(min=1, help="computed in one step; fewer: shorter gaps between tokens beside long prompts")
     ] = 256,
-    kv_memory: Annotated[
-        float | None, typer.Option(min=0.0, max=2.0**20, help="GiB; default: half of what is free")
-    ] = None,
+    kv_memory: Annotated[float | None, typer.Option(min=0.0, max=2.0**20, help="GiB; default: half the free")] = None,
     chat_template: Annotated[Path | None, typer.Option(help="a Jinja file instead of the model's own")] = None,
     api_key: Annotated[
         list[str] | None, typer.Option(envvar="DAYZERO_API_KEY", help="clients must send one; repeatable")
