@@ -1,5 +1,12 @@
 // Attention of a tile of query rows over one request's KV, and how a block of the pool is laid out.
 //
+// The rule: a row at position p sees the keys of its request at positions [max(0, p - window + 1), p], in tiles of 64 at
+// multiples of 64. Tile by tile, in ascending order, the scores of all its keys become weights exp(score - the largest
+// so far), what was summed before is scaled down if a larger one came, and values are added in ascending order of keys.
+// Nothing else has a say: neither the rows beside it, nor the chunk it came in, nor a key that it does not see. Rows
+// that are computed together may add values of unseen keys at the weight 0, which changes nothing unless such a value
+// is not finite; a line that comes out so is computed again by itself.
+//
 // A block holds S tokens of G heads (S a multiple of 16). First K, for each head and 16 tokens as pairs of features
 // [D / 2][16 tokens][2], which is the layout of a weight panel: scores of 16 keys come out of one register. Then V, for
 // each head token by token [S][D].

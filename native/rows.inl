@@ -153,14 +153,15 @@ void write_kv(const float* k, const float* v, uint16_t* block, int offset, int b
     }
 }
 
-// sums[line][0 .. kLanes * Vectors) += p[line][key] * v[key] for keys [0, num_keys).
+// sums[line][0 .. kLanes * Vectors) += p[line][key] * v[key] for keys [first_key, stop_key).
 template <int Lines, int Vectors>
-void mix(const float* p, const uint16_t* const values[4], int64_t at, int head_dim, int num_keys, float* sums) {
+void mix(const float* p, const uint16_t* const values[4], int64_t at, int head_dim, int first_key, int stop_key,
+         float* sums) {
     F acc[Lines][Vectors];
     for (int line = 0; line < Lines; ++line) {
         for (int i = 0; i < Vectors; ++i) acc[line][i] = load(sums + line * head_dim + i * kLanes);
     }
-    for (int key = 0; key < num_keys; ++key) {
+    for (int key = first_key; key < stop_key; ++key) {
         const uint16_t* v = values[key / kTile] + static_cast<int64_t>(key % kTile) * head_dim + at;
         F value[Vectors];
         for (int i = 0; i < Vectors; ++i) value[i] = load_bf16(v + i * kLanes);
@@ -210,13 +211,13 @@ void soften(float* scores, int lo, int hi, float scale, Running& running, float*
 }
 
 template <int Lines>
-void mix_all(const float* p, const uint16_t* const values[4], int head_dim, int num_keys, float* sums) {
+void mix_all(const float* p, const uint16_t* const values[4], int head_dim, int first_key, int stop_key, float* sums) {
     constexpr int kWide = kMixVectors<Lines>;
     int d = 0;
     for (; d + kWide * kLanes <= head_dim; d += kWide * kLanes) {
-        mix<Lines, kWide>(p, values, d, head_dim, num_keys, sums + d);
+        mix<Lines, kWide>(p, values, d, head_dim, first_key, stop_key, sums + d);
     }
-    for (; d < head_dim; d += kLanes) mix<Lines, 1>(p, values, d, head_dim, num_keys, sums + d);
+    for (; d < head_dim; d += kLanes) mix<Lines, 1>(p, values, d, head_dim, first_key, stop_key, sums + d);
 }
 
 struct QueryLines {
@@ -240,14 +241,17 @@ void tile_of(const Attend& call, const QueryLines& at, int first_line, int tile)
     }
     alignas(64) float scores[Count * kKeyTile];
     score<Count>(at.q + first_line * head_dim, head_dim, keys, scores);
+    int first_key = kKeyTile;
     for (int i = 0; i < Count; ++i) {
         const int position = call.first_position + (first_line + i) / queries;
         const int lo = call.window ? std::max(0, position - call.window + 1 - tile) : 0;
         const int hi = std::min(kKeyTile, position + 1 - tile);
         soften(scores + i * kKeyTile, std::min(lo, kKeyTile), hi, call.scale, at.running[first_line + i],
                at.sums + (first_line + i) * head_dim, head_dim);
+        first_key = std::min(first_key, lo);
     }
-    mix_all<Count>(scores, values, head_dim, std::min(kKeyTile, last + 1 - tile), at.sums + first_line * head_dim);
+    mix_all<Count>(scores, values, head_dim, first_key, std::min(kKeyTile, last + 1 - tile),
+                   at.sums + first_line * head_dim);
 }
 
 // tile_of<count>, for a count from 1 to Most.
@@ -259,33 +263,60 @@ void tile_of_up_to(int count, const Attend& call, const QueryLines& at, int firs
     tile_of<Most>(call, at, first_line, tile);
 }
 
+void forget(const QueryLines& at, int line, int head_dim) {
+    for (int i = 0; i < head_dim; i += kLanes) store(at.sums + line * head_dim + i, zero());
+    at.running[line] = {-std::numeric_limits<float>::infinity(), 0.0f};
+}
+
+// Lines [first_line, stop_line) over all keys that any of them sees.
+void see(const Attend& call, const QueryLines& at, int first_line, int stop_line) {
+    const int queries = call.queries_per_kv;
+    const int first = call.first_position + first_line / queries;
+    const int last = call.first_position + (stop_line - 1) / queries;
+    const int start = call.window ? std::max(0, first - call.window + 1) / kKeyTile * kKeyTile : 0;
+    for (int tile = start; tile <= last; tile += kKeyTile) {
+        for (int line = first_line; line < stop_line;) {
+            const int count = std::min(stop_line - line, kMaxLines);
+            const bool seen = call.first_position + (line + count - 1) / queries >= tile;
+            if (seen) tile_of_up_to<kMaxLines>(count, call, at, line, tile);
+            line += count;
+        }
+    }
+}
+
+// Writes a line's result; whether all of it is finite. 0 has no sign: that of a sum which vanished would tell whether
+// keys were added at the weight 0.
+bool write_line(const Attend& call, const QueryLines& at, int line) {
+    const int head_dim = call.shape.head_dim;
+    float* to = call.out + line / call.queries_per_kv * call.out_stride + line % call.queries_per_kv * head_dim;
+    const F scale = set1(1.0f / at.running[line].total);
+    F spoilt = zero();
+    for (int i = 0; i < head_dim; i += kLanes) {
+        const F value = add(mul(load(at.sums + line * head_dim + i), scale), zero());
+        spoilt = fma(value, zero(), spoilt);  // NaN if any is not finite
+        store(to + i, value);
+    }
+    return sum(spoilt) == 0.0f;
+}
+
 void attend(const Attend& call) {
     const int head_dim = call.shape.head_dim, queries = call.queries_per_kv;
     const int lines = call.num_rows * queries;
     auto* sums = reinterpret_cast<float*>(call.scratch);
     auto* running = reinterpret_cast<Running*>(sums + static_cast<int64_t>(lines) * head_dim);
     auto* q = reinterpret_cast<uint16_t*>(running + lines);
+    const QueryLines at{q, sums, running};
     for (int line = 0; line < lines; ++line) {
         const float* from = call.q + line / queries * call.q_stride + line % queries * head_dim;
         pack_bf16(from, head_dim, head_dim, reinterpret_cast<uint8_t*>(q + line * head_dim));
-        for (int i = 0; i < head_dim; i += kLanes) store(sums + line * head_dim + i, zero());
-        running[line] = {-std::numeric_limits<float>::infinity(), 0.0f};
+        forget(at, line, head_dim);
     }
-    const QueryLines at{q, sums, running};
-    const int last = call.first_position + call.num_rows - 1;
-    const int start = call.window ? std::max(0, call.first_position - call.window + 1) / kKeyTile * kKeyTile : 0;
-    for (int tile = start; tile <= last; tile += kKeyTile) {
-        for (int line = 0; line < lines;) {
-            const int count = std::min(lines - line, kMaxLines);
-            const bool seen = call.first_position + (line + count - 1) / queries >= tile;
-            if (seen) tile_of_up_to<kMaxLines>(count, call, at, line, tile);
-            line += count;
-        }
-    }
+    see(call, at, 0, lines);
     for (int line = 0; line < lines; ++line) {
-        float* to = call.out + line / queries * call.out_stride + line % queries * head_dim;
-        const F scale = set1(1.0f / running[line].total);
-        for (int i = 0; i < head_dim; i += kLanes) store(to + i, mul(load(sums + line * head_dim + i), scale));
+        if (write_line(call, at, line)) continue;
+        forget(at, line, head_dim);  // alone it mixes the keys that it sees and no others
+        see(call, at, line, line + 1);
+        write_line(call, at, line);
     }
 }
 

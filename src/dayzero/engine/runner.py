@@ -163,8 +163,8 @@ def _slices(wants: Sequence[Want], height: int) -> list[list[tuple[int, int]]]:
 def _finite(spans: Sequence[Span], x_TE: Tensor) -> list[bool]:
     """Whether all rows of each span are finite after the last layer, those that nobody samples too.
 
-    One that is not spoils even the tokens before it that share its call, whose masks turn 0 * NaN into NaN. Their
-    blocks end an innocent prefix, so no outcome must let them be published.
+    By torch's kernels one that is not spoils even the tokens before it that share its call, whose masks turn 0 * NaN
+    into NaN. Their blocks end an innocent prefix, so no outcome must let them be published.
     """
     # A sum keeps what is not finite, and costs a twentieth of asking each element.
     rows = [math.isfinite(total) for total in x_TE.sum(-1).tolist()]

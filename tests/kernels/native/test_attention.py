@@ -168,8 +168,9 @@ def test_a_key_that_is_not_finite_harms_only_rows_that_see_it(
 
 @pytest.mark.parametrize("poison", [INF, -INF, NAN])
 @pytest.mark.parametrize("window", [None, 20])
-def test_a_value_that_is_not_finite_harms_no_other_request(machine: Machine, poison: float, window: int | None) -> None:
-    """Rows of its own request mix it, at the weight 0 where they do not see it; that request is lost anyway."""
+def test_a_value_that_is_not_finite_harms_only_its_feature_of_rows_that_see_it(
+    machine: Machine, poison: float, window: int | None
+) -> None:
     stored = Stored(HEADS[2], LENGTHS)
     clean = Reader(machine, stored, window)(COMPANY)
     stored.v[4][101, 1, 7] = poison
@@ -177,8 +178,34 @@ def test_a_value_that_is_not_finite_harms_no_other_request(machine: Machine, poi
     rows = torch.arange(60, 130)
     sees = (rows >= 101) & (rows < 101 + (window or 1000))
     harmed = torch.zeros(70, 9, 64, dtype=torch.bool)
-    harmed[:, 3:6, 7] = True
-    assert not out[0][sees].view(-1, 9, 64)[:, 3:6, 7].isfinite().any()
-    assert same_bits(out[0][~harmed.flatten(1)], clean[0][~harmed.flatten(1)])
+    harmed[sees, 3:6, 7] = True
+    harmed = harmed.flatten(1)
+    assert not out[0][harmed].isfinite().any()
+    assert same_bits(out[0][~harmed], clean[0][~harmed])
     assert same_bits(out[1], clean[1])
     assert same_bits(out[2], clean[2])
+
+
+def test_rows_before_a_poisoned_token_keep_their_bits_in_every_chunk(machine: Machine) -> None:
+    stored = Stored(HEADS[2], [300])
+    whole = [Span(0, 0, 300)]
+    clean = Reader(machine, stored)(whole)[0]
+    stored.k[0][150:], stored.v[0][150:] = NAN, NAN
+    reader = Reader(machine, stored)
+    for first, rows in [(0, 300), (0, 151), (120, 31), (145, 8), (128, 64), (149, 33)]:
+        (out,) = reader([Span(0, first, rows)])
+        sound = max(0, 150 - first)
+        assert same_bits(out[:sound], clean[first : first + sound])
+        assert not out[sound:].isfinite().any()
+
+
+def test_a_sum_that_vanishes_is_0_without_a_sign_in_any_company(machine: Machine) -> None:
+    """A weight of 1e-35 times a value of -1e-20 rounds to -0, and one of 0 times an unseen value would make it 0."""
+    stored = Stored(HEADS[0], [40])
+    stored.q[0][:], stored.k[0][:] = 1, -80 / 16
+    stored.k[0][0], stored.v[0][0] = 0, 0
+    stored.v[0][1:20], stored.v[0][20:] = -1e-20, 1
+    reader = Reader(machine, stored, scale=1.0)
+    alone, together = reader([Span(0, 19, 1)])[0], reader([Span(0, 0, 40)])[0]
+    assert same_bits(alone, torch.zeros(1, 64))
+    assert same_bits(together[19:20], alone)
