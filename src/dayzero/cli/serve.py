@@ -13,7 +13,6 @@ import typer
 
 from dayzero import log
 from dayzero.checkpoint.locate import locate
-from dayzero.checkpoint.open import Checkpoint, open_checkpoint
 from dayzero.cli.progress import Bars
 from dayzero.cli.template import read_template
 from dayzero.core.spec import EngineConfig, EngineSpec
@@ -22,6 +21,7 @@ from dayzero.fleet.process import EngineProcess, ProcessReplica
 from dayzero.wire.messages import Loading
 
 if TYPE_CHECKING:
+    from dayzero.checkpoint.open import Checkpoint
     from dayzero.gateway.config import GatewayConfig
     from dayzero.text.rendering import ConfinedTemplate
     from dayzero.text.tokenizer import Tokenizer
@@ -68,7 +68,8 @@ def serve(
     )
     engine = EngineProcess(config)
     try:
-        from dayzero.gateway.config import GatewayConfig  # the server's libraries: while the engine imports torch
+        from dayzero.checkpoint.open import open_checkpoint  # all of this while the engine imports torch
+        from dayzero.gateway.config import GatewayConfig
         from dayzero.gateway.server import bind
 
         gateway_config = GatewayConfig(
@@ -95,7 +96,7 @@ def _configure_log() -> None:
 
 async def _serve(
     engine: EngineProcess,
-    checkpoint: Checkpoint,
+    checkpoint: "Checkpoint",
     template: str | None,
     config: "GatewayConfig",
     listener: socket.socket,
@@ -120,7 +121,7 @@ async def _serve(
 
 
 async def _start(
-    engine: EngineProcess, checkpoint: Checkpoint, template: str | None
+    engine: EngineProcess, checkpoint: "Checkpoint", template: str | None
 ) -> "tuple[ProcessReplica, Tokenizer, ConfinedTemplate | None]":
     """Wait for the engine, and make the text side meanwhile. Either's error ends both."""
     from dayzero.gateway.errors import root_cause

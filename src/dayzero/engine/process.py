@@ -1,4 +1,4 @@
-"""The engine behind a channel: `python -m dayzero.engine.process ENDPOINT PARENT_PID`.
+"""The engine behind a channel: `python -m dayzero.engine.process [--import-torch] ENDPOINT PARENT_PID`.
 
 One thread: take what has arrived, step, say what came of it. ZeroMQ's own thread moves the bytes. The process dies
 loudly: an error outside a request is reported as Fatal and ends it, and it does not outlive its parent.
@@ -6,6 +6,7 @@ loudly: an error outside a request is reported as Fatal and ends it, and it does
 
 import contextlib
 import gc
+import importlib
 import logging
 import os
 import signal
@@ -44,18 +45,25 @@ class ParentDied(Exception):
     """Nobody is left to serve."""
 
 
-def main(endpoint: str, parent: int) -> int:
-    """Serve one gateway, the process `parent`, until it says so or dies; returns the exit code."""
+def main(endpoint: str, parent: int, *, import_torch: bool) -> int:
+    """Serve one gateway, the process `parent`, until it says so or dies; returns the exit code.
+
+    import_torch   at once, which takes a second: the gateway is still importing its own libraries, and will name a
+                   model that needs it
+    """
+    gc.disable()  # starting makes many objects and no cycles; a third of the time goes to looking for them
     for number in (signal.SIGINT, signal.SIGTERM):  # they may reach every process: the gateway decides what they mean
         signal.signal(number, signal.SIG_IGN)
     log.configure()
     with Channel(endpoint) as channel:
         try:
             channel.send(Hello(PROTOCOL_VERSION))
+            if import_torch:
+                channel.send(Loading("torch", 0, 0))
+                importlib.import_module("dayzero.engine.build")
             config = _wait_for_start(channel, parent)
             if config is None:
                 return 0
-            gc.disable()  # loading makes many objects and no cycles; a third of the time goes to looking for them
             engine, spec = _build(config, channel, parent)
             gc.freeze()
             gc.enable()
@@ -92,8 +100,7 @@ def _build(config: EngineConfig, channel: Channel, parent: int) -> tuple[Engine,
         from dayzero.engine.fake import build_fake_engine
 
         return build_fake_engine(config, clock)
-    channel.send(Loading("torch", 0, 0))
-    from dayzero.engine.build import build_engine  # imports torch, which takes a second: after the hello
+    from dayzero.engine.build import build_engine  # imports torch, which a fake does not need
 
     def progress(stage: str, done: int, total: int) -> None:
         _check_parent(parent)
@@ -147,4 +154,4 @@ def _tidy(endpoint: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], int(sys.argv[2])))
+    sys.exit(main(sys.argv[-2], int(sys.argv[-1]), import_torch="--import-torch" in sys.argv))

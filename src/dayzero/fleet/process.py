@@ -60,10 +60,14 @@ class EngineProcess:
         self.config = config
         self._folder = _private_folder()
         endpoint = f"ipc://{self._folder}/engine"
+        early = ["--import-torch"] if config.fake is None else []
         try:
             self.channel = AsyncChannel(endpoint)
             self._child = subprocess.Popen(
-                [*command, endpoint, str(os.getpid())], stdin=subprocess.DEVNULL, stdout=2, start_new_session=True
+                [*command, *early, endpoint, str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                stdout=2,
+                start_new_session=True,
             )
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
