@@ -89,7 +89,7 @@ def draw_form(name: str, features: int, inner: int) -> LinearForm:
     if name == "int8":
         return PerChannel(codes, torch.full((features,), scale))
     scales = torch.full((features, inner // GROUP), scale, dtype=torch.float16)
-    return Grouped(bits, codes, scales, -8 * scales if name == "q4_1" else None)
+    return Grouped(bits, codes, scales, minima=-8 * scales if name == "q4_1" else None)
 
 
 def prepare(form: LinearForm) -> NativeWeight:

@@ -11,29 +11,53 @@ constexpr int kPanel = 32;  // output features that are packed together
 
 // How a weight is stored, and with it how the activations that meet it are: bfloat16 or int8 by group.
 enum class Format {
-    kBf16,         // bfloat16
-    kInt4,         // 4 bits, a float16 scale by 32, codes around 8: GGUF Q4_0
-    kInt4Min,      // 4 bits, a float16 scale and minimum by 32: GGUF Q4_1, Q4_K
-    kInt8,         // 8 bits, a float16 scale by 32, codes around 128: GGUF Q8_0
-    kInt8Min,      // 8 bits, a float16 scale and minimum by 32: GGUF Q5_1, Q5_K
-    kInt8Channel,  // 8 bits, one scale for each feature
-    kNvfp4,        // e2m1, an e4m3 scale by 16, one scale for all: exact in bfloat16
+    kBf16,           // bfloat16
+    kInt4,           // 4 bits, a float16 scale by 32, codes around 8: GGUF Q4_0
+    kInt4By64,       // by 64
+    kInt4By128,      // by 128
+    kInt4Zero,       // 4 bits, a float16 scale and a zero by 32: AWQ, GPTQ
+    kInt4ZeroBy64,   // by 64
+    kInt4ZeroBy128,  // by 128
+    kInt4Min,        // 4 bits, a float16 scale and minimum by 32: GGUF Q4_1, Q4_K
+    kInt8,           // 8 bits, a float16 scale by 32, codes around 128: GGUF Q8_0
+    kInt8Min,        // 8 bits, a float16 scale and minimum by 32: GGUF Q5_1, Q5_K
+    kInt8Channel,    // 8 bits, one scale for each feature
+    kNvfp4,          // e2m1, an e4m3 scale by 16, one scale for all: exact in bfloat16
 };
-constexpr int kNumFormats = 7;
+constexpr int kNumFormats = 12;
+
+// What is taken off or added to a code of a group.
+enum class Low {
+    kMiddle,   // scale * (code - half of the codes)
+    kZero,     // scale * (code - zero), zeros being whole numbers in float16
+    kMinimum,  // scale * code + minimum
+};
 
 struct FormatLayout {
-    int group;        // along K, of one block
-    int block_bytes;  // of a panel's 32 features and one group
+    int block;             // weights along K that lie together
+    int block_bytes;       // of a panel's 32 features and one block, a multiple of 64
     int activation_group;  // 0: bfloat16
+    // Of codes by group, for which a block is codes by 32 along K, then 32 scales, then 32 zeros or minima:
+    int bits = 0;
+    Low low = Low::kMiddle;
 };
+
+constexpr FormatLayout grouped(int bits, int group, Low low) {
+    return {group, group * kPanel * bits / 8 + (low == Low::kMiddle ? 64 : 128), 32, bits, low};
+}
 
 constexpr FormatLayout layout(Format format) {
     switch (format) {
         case Format::kBf16: return {32, 32 * kPanel * 2, 0};
-        case Format::kInt4: return {32, 512 + 64, 32};
-        case Format::kInt4Min: return {32, 512 + 128, 32};
-        case Format::kInt8: return {32, 1024 + 64, 32};
-        case Format::kInt8Min: return {32, 1024 + 128, 32};
+        case Format::kInt4: return grouped(4, 32, Low::kMiddle);
+        case Format::kInt4By64: return grouped(4, 64, Low::kMiddle);
+        case Format::kInt4By128: return grouped(4, 128, Low::kMiddle);
+        case Format::kInt4Zero: return grouped(4, 32, Low::kZero);
+        case Format::kInt4ZeroBy64: return grouped(4, 64, Low::kZero);
+        case Format::kInt4ZeroBy128: return grouped(4, 128, Low::kZero);
+        case Format::kInt4Min: return grouped(4, 32, Low::kMinimum);
+        case Format::kInt8: return grouped(8, 32, Low::kMiddle);
+        case Format::kInt8Min: return grouped(8, 32, Low::kMinimum);
         case Format::kInt8Channel: return {64, 2048, 64};
         case Format::kNvfp4: return {32, 512 + 64, 0};
     }
@@ -58,7 +82,7 @@ struct PanelCall {
     int64_t x_stride;
     int rows;
     const uint8_t* panel;
-    int inner;  // K, padded to the format's group
+    int inner;  // K, padded to the format's block
     float* out;
     int64_t out_stride;
     int columns;
@@ -66,13 +90,15 @@ struct PanelCall {
     const float* scale;  // of the panel's features, or null: applied to the sum
 };
 
+using Product = void (*)(const PanelCall& call);
+
 struct Isa {
     const char* name;
 
     // [K] float32 -> packed, padded with zeros to `inner`, a multiple of the group; int8 is rounded to nearest.
     void (*pack_bf16)(const float* x, int k, int inner, uint8_t* out);
     void (*pack_int8)(const float* x, int k, int inner, int group, uint8_t* out);
-    void (*linear[kNumFormats])(const PanelCall& call);  // by Format
+    Product (*product)(Format format);
 
     // x += y (if y), then out = x / rms(x) * weight.
     void (*add_rms_norm)(float* x, const float* residual, const float* y, const float* weight, float eps, int width,

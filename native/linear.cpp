@@ -2,12 +2,13 @@
 
 #include <cstring>
 #include <stdexcept>
+#include <string>
 
 namespace dayzero {
 
 Weight::Weight(Format f, int n, int k)
-    : format(f), features(n), inner(k), padded_inner((k + layout(f).group - 1) / layout(f).group * layout(f).group),
-      panel_bytes(static_cast<int64_t>(padded_inner / layout(f).group) * layout(f).block_bytes) {
+    : format(f), features(n), inner(k), padded_inner((k + layout(f).block - 1) / layout(f).block * layout(f).block),
+      panel_bytes(static_cast<int64_t>(padded_inner / layout(f).block) * layout(f).block_bytes) {
     if (n < 1 || k < 1) throw std::invalid_argument("a weight has features");
     panels.reserve(panel_bytes * num_panels());
 }
@@ -47,23 +48,31 @@ void put_pairs(uint8_t* block, int n, const uint8_t* codes, int count) {
     }
 }
 
+Format format_of(int bits, int group, Low low) {
+    for (int i = 0; i < kNumFormats; ++i) {
+        const FormatLayout at = layout(static_cast<Format>(i));
+        if (at.bits == bits && at.block == group && at.low == low) return static_cast<Format>(i);
+    }
+    throw std::invalid_argument("no format has such codes: " + std::to_string(bits) + " bits by " +
+                                std::to_string(group));
+}
+
 }  // namespace
 
-std::unique_ptr<Weight> Weight::grouped(int bits, const uint8_t* codes, const uint16_t* scales, const uint16_t* minima,
-                                        int features, int inner) {
-    if (bits != 4 && bits != 8) throw std::invalid_argument("codes have 4 or 8 bits");
-    if (inner % 32) throw std::invalid_argument("K is a multiple of 32");
-    const Format format = bits == 4 ? (minima ? Format::kInt4Min : Format::kInt4) : (minima ? Format::kInt8Min : Format::kInt8);
+std::unique_ptr<Weight> Weight::grouped(int bits, int group, Low low, const uint8_t* codes, const uint16_t* scales,
+                                        const uint16_t* lows, int features, int inner) {
+    const Format format = format_of(bits, group, low);
+    if (inner % group) throw std::invalid_argument("K is a multiple of " + std::to_string(group));
     auto weight = std::make_unique<Weight>(format, features, inner);
-    const int groups = inner / 32, code_bytes = 32 * kPanel * bits / 8;
+    const int groups = inner / group;
     for (int n = 0; n < features; ++n) {
         for (int g = 0; g < groups; ++g) {
             uint8_t* block = weight->panel(n / kPanel) + static_cast<int64_t>(g) * layout(format).block_bytes;
             const int64_t at = static_cast<int64_t>(n) * groups + g;
-            (bits == 4 ? put_nibbles : put_bytes)(block, n % kPanel, codes + at * 32, 32);
-            auto* numbers = reinterpret_cast<uint16_t*>(block + code_bytes);
+            (bits == 4 ? put_nibbles : put_bytes)(block, n % kPanel, codes + at * group, group);
+            auto* numbers = reinterpret_cast<uint16_t*>(block + group * kPanel * bits / 8);
             numbers[n % kPanel] = scales[at];
-            if (minima) numbers[kPanel + n % kPanel] = minima[at];
+            if (low != Low::kMiddle) numbers[kPanel + n % kPanel] = lows[at];
         }
     }
     return weight;

@@ -15,11 +15,10 @@ class Weight {
     // rows [N][K] of bfloat16.
     static std::unique_ptr<Weight> bf16(const uint16_t* rows, int features, int inner);
 
-    // w = scale * (code - offset) + minimum, by groups of 32 along K; K is a multiple of 32.
-    // codes [N][K]: 0..15 with offset 8 (4 bits), 0..255 with offset 128; scales and minima float16 [N][K / 32].
-    // With minima the offset is 0. They are null where a format has none.
-    static std::unique_ptr<Weight> grouped(int bits, const uint8_t* codes, const uint16_t* scales,
-                                           const uint16_t* minima, int features, int inner);
+    // Codes of 4 or 8 bits by groups along K, of which K is a multiple; what they mean: Low.
+    // codes [N][K], one a byte; scales and lows (zeros or minima; null for kMiddle) float16 [N][K / group].
+    static std::unique_ptr<Weight> grouped(int bits, int group, Low low, const uint8_t* codes, const uint16_t* scales,
+                                           const uint16_t* lows, int features, int inner);
 
     // w = scale * (code - 128), one float32 scale for each feature.
     static std::unique_ptr<Weight> per_channel(const uint8_t* codes, const float* scales, int features, int inner);
@@ -34,7 +33,7 @@ class Weight {
     const Format format;
     const int features;      // N
     const int inner;         // K
-    const int padded_inner;  // K, up to a whole group
+    const int padded_inner;  // K, up to a whole block
     const int64_t panel_bytes;
     AlignedBytes panels;
     std::vector<float> scale;  // [N], or empty: applied to the sums

@@ -20,8 +20,6 @@ inline int32_t word_at(const void* p) {
     return word;
 }
 
-inline F half_floats(const uint8_t* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
-
 template <int Rows, int Vectors, typename V>
 inline void clear(V (&sums)[Rows][Vectors]) {
     for (auto& line : sums) {
@@ -147,36 +145,38 @@ inline void dot_nibbles(const uint8_t* w, const int8_t* codes, int64_t stride, I
     }
 }
 
-// Integer codes by groups of 32, met by int8 activations of the same groups: exact in int32 within a group, float32
-// over groups in ascending K. The offset of codes without a minimum is taken off by the sum of the activations.
-template <int Bits, bool Minimum>
+// Integer codes by groups, met by int8 activations by groups of 32: exact in int32 within 32, float32 over these in
+// ascending K. Half of the range of the codes is taken off by the total of the activations.
+template <Format kFormat>
 struct Grouped {
     template <int Rows, int Vectors>
     static void multiply(const PanelCall& call, int row, int vector, F (&sums)[Rows][Vectors]) {
-        constexpr int kCodeBytes = 32 * kPanel * Bits / 8, kBlock = kCodeBytes + (Minimum ? 128 : 64);
+        constexpr FormatLayout kLayout = layout(kFormat);
+        constexpr int kMiddle = kLayout.low == Low::kMiddle ? 1 << (kLayout.bits - 1) : 0;
         const uint8_t* x = call.x + row * call.x_stride;
-        const uint8_t* w = call.panel;
-        for (int group = 0; group < call.inner / 32; ++group, w += kBlock) {
-            if constexpr (Vectors == kPanelVectors) prefetch_ahead<kBlock>(w);
-            const auto* codes = reinterpret_cast<const int8_t*>(x) + group * 32;
-            I dots[Rows][Vectors];
-            clear(dots);
-            if constexpr (Bits == 8) {
-                dot_bytes<8>(w + vector * 32, codes, call.x_stride, dots);
-            } else {
-                dot_nibbles(w + vector * 32, codes, call.x_stride, dots);
-            }
-            for (int v = 0; v < Vectors; ++v) {
-                const uint8_t* numbers = w + kCodeBytes + (vector + v) * 16;
-                const F scale = half_floats(numbers), minimum = Minimum ? half_floats(numbers + 64) : zero();
-                for (int r = 0; r < Rows; ++r) {
-                    const Int8Row at(x + r * call.x_stride, call.inner, 32);
-                    const int32_t offset = Minimum ? 0 : -(Bits == 4 ? 8 : 128) * at.sums[group];
-                    const F dot = _mm256_cvtepi32_ps(add(dots[r][v], _mm256_set1_epi32(offset)));
-                    sums[r][v] = fma(dot, mul(scale, set1(at.scales[group])), sums[r][v]);
-                    if constexpr (Minimum) {
-                        const float total = at.scales[group] * static_cast<float>(at.sums[group]);
-                        sums[r][v] = fma(minimum, set1(total), sums[r][v]);
+        const uint8_t* block = call.panel;
+        for (int k = 0; k < call.inner; k += kLayout.block, block += kLayout.block_bytes) {
+            for (int part = 0; part < kLayout.block / 32; ++part) {
+                const uint8_t* w = block + part * kPanel * 4 * kLayout.bits;
+                if constexpr (Vectors == kPanelVectors) prefetch_share<kFormat>(w);
+                const int group = k / 32 + part;
+                const auto* codes = reinterpret_cast<const int8_t*>(x) + group * 32;
+                I dots[Rows][Vectors];
+                clear(dots);
+                if constexpr (kLayout.bits == 8) {
+                    dot_bytes<8>(w + vector * 32, codes, call.x_stride, dots);
+                } else {
+                    dot_nibbles(w + vector * 32, codes, call.x_stride, dots);
+                }
+                for (int v = 0; v < Vectors; ++v) {
+                    const uint8_t* numbers = block + scales_at(kLayout) + (vector + v) * 16;
+                    const F scale = half_floats(numbers);
+                    const F low = kLayout.low == Low::kMiddle ? zero() : half_floats(numbers + 64);
+                    for (int r = 0; r < Rows; ++r) {
+                        const Int8Row at(x + r * call.x_stride, call.inner, 32);
+                        const I dot = add(dots[r][v], set1_ints(-kMiddle * at.sums[group]));
+                        sums[r][v] = gained<kLayout.low>(sums[r][v], dot, set1(at.scales[group]),
+                                                         floats(set1_ints(at.sums[group])), scale, low);
                     }
                 }
             }
@@ -272,12 +272,22 @@ struct Nvfp4 {
 
 }  // namespace
 
-void linear_bf16(const PanelCall& call) { linear<Bf16>(call); }
-void linear_int4(const PanelCall& call) { linear<Grouped<4, false>>(call); }
-void linear_int4_min(const PanelCall& call) { linear<Grouped<4, true>>(call); }
-void linear_int8(const PanelCall& call) { linear<Grouped<8, false>>(call); }
-void linear_int8_min(const PanelCall& call) { linear<Grouped<8, true>>(call); }
-void linear_int8_channel(const PanelCall& call) { linear<Channel>(call); }
-void linear_nvfp4(const PanelCall& call) { linear<Nvfp4>(call); }
+Product product(Format format) {
+    switch (format) {
+        case Format::kBf16: return linear<Bf16>;
+        case Format::kInt4: return linear<Grouped<Format::kInt4>>;
+        case Format::kInt4By64: return linear<Grouped<Format::kInt4By64>>;
+        case Format::kInt4By128: return linear<Grouped<Format::kInt4By128>>;
+        case Format::kInt4Zero: return linear<Grouped<Format::kInt4Zero>>;
+        case Format::kInt4ZeroBy64: return linear<Grouped<Format::kInt4ZeroBy64>>;
+        case Format::kInt4ZeroBy128: return linear<Grouped<Format::kInt4ZeroBy128>>;
+        case Format::kInt4Min: return linear<Grouped<Format::kInt4Min>>;
+        case Format::kInt8: return linear<Grouped<Format::kInt8>>;
+        case Format::kInt8Min: return linear<Grouped<Format::kInt8Min>>;
+        case Format::kInt8Channel: return linear<Channel>;
+        case Format::kNvfp4: return linear<Nvfp4>;
+    }
+    return nullptr;
+}
 
 }  // namespace dayzero::avx2

@@ -1,5 +1,7 @@
 // Products with AVX-512. A panel holds 32 features; k goes by in pairs (bfloat16) or fours (int8) of a 32-bit lane.
 
+#include <utility>
+
 #include "isa.hpp"
 #include "simd_avx512.hpp"
 
@@ -39,58 +41,55 @@ inline __m512i four(const int8_t* codes) {
     return _mm512_set1_epi32(word);
 }
 
-inline F half_floats(const uint8_t* p) {
-    return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(p)));
+// Codes k = 4 * Step to 4 * Step + 3 of 32, a byte each.
+template <int Bits, int Step>
+inline I four_codes(const uint8_t* w) {
+    if constexpr (Bits == 8) return load_bytes(w + Step * 128);
+    const I eight = load_bytes(w + Step / 2 * 128);
+    return bits_of(Step % 2 ? shifted_right<4>(eight) : eight, 15);
 }
 
-// Integer codes by groups of 32, met by int8 activations of the same groups: exact in int32 within a group, float32
-// over groups in ascending K. Codes are unsigned; the offset of those without a minimum is taken off by the sum of the
-// activations, where a sum begins.
-template <int Bits, bool Minimum, int Rows>
+template <typename Body, int... Steps>
+inline void each(std::integer_sequence<int, Steps...>, Body body) {
+    (body(std::integral_constant<int, Steps>{}), ...);
+}
+
+// Integer codes by groups, met by int8 activations by groups of 32: exact in int32 within 32, float32 over these in
+// ascending K. Codes are unsigned; half of their range is taken off by the total of the activations, where a sum begins.
+template <Format kFormat, int Rows>
 void grouped_rows(const PanelCall& call, int row) {
-    constexpr int kCodeBytes = 32 * kPanel * Bits / 8, kBlock = kCodeBytes + (Minimum ? 128 : 64);
+    constexpr FormatLayout kLayout = layout(kFormat);
+    constexpr int kMiddle = kLayout.low == Low::kMiddle ? 1 << (kLayout.bits - 1) : 0;
     F sums[Rows][2];
     for (auto& line : sums) line[0] = line[1] = zero();
     const uint8_t* x = call.x + row * call.x_stride;
-    const uint8_t* w = call.panel;
-    const __m512i low_bits = _mm512_set1_epi8(15);
-    for (int group = 0; group < call.inner / 32; ++group, w += kBlock) {
-        if constexpr (Rows <= 4) prefetch_ahead<kBlock>(w);
-        __m512i dots[Rows][2];
-        for (int r = 0; r < Rows; ++r) {
-            const Int8Row at(x + r * call.x_stride, call.inner, 32);
-            dots[r][0] = dots[r][1] =
-                Minimum ? _mm512_setzero_si512() : _mm512_set1_epi32(-(Bits == 4 ? 8 : 128) * at.sums[group]);
-        }
-        for (int step = 0; step < 32 / (32 / Bits); ++step) {
-            const __m512i w0 = _mm512_load_si512(w + step * 128), w1 = _mm512_load_si512(w + step * 128 + 64);
-            for (int r = 0; r < Rows; ++r) {
-                const int8_t* codes = reinterpret_cast<const int8_t*>(x + r * call.x_stride) + group * 32;
-                if constexpr (Bits == 8) {
-                    const __m512i a = four(codes + step * 4);
-                    dots[r][0] = _mm512_dpbusd_epi32(dots[r][0], w0, a);
-                    dots[r][1] = _mm512_dpbusd_epi32(dots[r][1], w1, a);
-                } else {
-                    const __m512i a = four(codes + step * 8), b = four(codes + step * 8 + 4);
-                    dots[r][0] = _mm512_dpbusd_epi32(dots[r][0], _mm512_and_si512(w0, low_bits), a);
-                    dots[r][1] = _mm512_dpbusd_epi32(dots[r][1], _mm512_and_si512(w1, low_bits), a);
-                    dots[r][0] = _mm512_dpbusd_epi32(
-                        dots[r][0], _mm512_and_si512(_mm512_srli_epi16(w0, 4), low_bits), b);
-                    dots[r][1] = _mm512_dpbusd_epi32(
-                        dots[r][1], _mm512_and_si512(_mm512_srli_epi16(w1, 4), low_bits), b);
-                }
-            }
-        }
-        for (int half = 0; half < 2; ++half) {
-            const F scale = half_floats(w + kCodeBytes + half * 32);
+    const uint8_t* block = call.panel;
+    for (int k = 0; k < call.inner; k += kLayout.block, block += kLayout.block_bytes) {
+        for (int part = 0; part < kLayout.block / 32; ++part) {
+            const uint8_t* w = block + part * kPanel * 4 * kLayout.bits;
+            if constexpr (Rows <= 4) prefetch_share<kFormat>(w);
+            const int group = k / 32 + part;
+            I dots[Rows][2];
             for (int r = 0; r < Rows; ++r) {
                 const Int8Row at(x + r * call.x_stride, call.inner, 32);
-                const F dot = _mm512_cvtepi32_ps(dots[r][half]);
-                sums[r][half] = fma(dot, mul(scale, set1(at.scales[group])), sums[r][half]);
-                if constexpr (Minimum) {
-                    const F minimum = half_floats(w + kCodeBytes + 64 + half * 32);
-                    const float total = at.scales[group] * static_cast<float>(at.sums[group]);
-                    sums[r][half] = fma(minimum, set1(total), sums[r][half]);
+                dots[r][0] = dots[r][1] = set1_ints(-kMiddle * at.sums[group]);
+            }
+            each(std::make_integer_sequence<int, 8>{}, [&](auto step) {
+                const I w0 = four_codes<kLayout.bits, step>(w), w1 = four_codes<kLayout.bits, step>(w + 64);
+                for (int r = 0; r < Rows; ++r) {
+                    const I a = four(reinterpret_cast<const int8_t*>(x) + r * call.x_stride + group * 32 + step * 4);
+                    dots[r][0] = _mm512_dpbusd_epi32(dots[r][0], w0, a);
+                    dots[r][1] = _mm512_dpbusd_epi32(dots[r][1], w1, a);
+                }
+            });
+            for (int half = 0; half < 2; ++half) {
+                const uint8_t* numbers = block + scales_at(kLayout) + half * 32;
+                const F scale = half_floats(numbers);
+                const F low = kLayout.low == Low::kMiddle ? zero() : half_floats(numbers + 64);
+                for (int r = 0; r < Rows; ++r) {
+                    const Int8Row at(x + r * call.x_stride, call.inner, 32);
+                    sums[r][half] = gained<kLayout.low>(sums[r][half], dots[r][half], set1(at.scales[group]),
+                                                        floats(set1_ints(at.sums[group])), scale, low);
                 }
             }
         }
@@ -184,8 +183,6 @@ void nvfp4_rows(const PanelCall& call, int row) {
     finish(call, row, 0, sums);
 }
 
-}  // namespace
-
 void linear_bf16(const PanelCall& call) {
     static constexpr RowsOf rows_of[12] = {bf16_rows<1>, bf16_rows<2>, bf16_rows<3>,  bf16_rows<4>,
                                            bf16_rows<5>, bf16_rows<6>, bf16_rows<7>,  bf16_rows<8>,
@@ -193,22 +190,12 @@ void linear_bf16(const PanelCall& call) {
     in_blocks<12>(call, rows_of);
 }
 
-namespace {
-
-template <int Bits, bool Minimum>
-void grouped(const PanelCall& call) {
-    static constexpr RowsOf rows_of[6] = {grouped_rows<Bits, Minimum, 1>, grouped_rows<Bits, Minimum, 2>,
-                                          grouped_rows<Bits, Minimum, 3>, grouped_rows<Bits, Minimum, 4>,
-                                          grouped_rows<Bits, Minimum, 5>, grouped_rows<Bits, Minimum, 6>};
+template <Format kFormat>
+void linear_grouped(const PanelCall& call) {
+    static constexpr RowsOf rows_of[6] = {grouped_rows<kFormat, 1>, grouped_rows<kFormat, 2>, grouped_rows<kFormat, 3>,
+                                          grouped_rows<kFormat, 4>, grouped_rows<kFormat, 5>, grouped_rows<kFormat, 6>};
     in_blocks<6>(call, rows_of);
 }
-
-}  // namespace
-
-void linear_int4(const PanelCall& call) { grouped<4, false>(call); }
-void linear_int4_min(const PanelCall& call) { grouped<4, true>(call); }
-void linear_int8(const PanelCall& call) { grouped<8, false>(call); }
-void linear_int8_min(const PanelCall& call) { grouped<8, true>(call); }
 
 void linear_int8_channel(const PanelCall& call) {
     static constexpr RowsOf rows_of[6] = {channel_rows<1>, channel_rows<2>, channel_rows<3>,
@@ -220,6 +207,26 @@ void linear_nvfp4(const PanelCall& call) {
     static constexpr RowsOf rows_of[6] = {nvfp4_rows<1>, nvfp4_rows<2>, nvfp4_rows<3>,
                                           nvfp4_rows<4>, nvfp4_rows<5>, nvfp4_rows<6>};
     in_blocks<6>(call, rows_of);
+}
+
+}  // namespace
+
+Product product(Format format) {
+    switch (format) {
+        case Format::kBf16: return linear_bf16;
+        case Format::kInt4: return linear_grouped<Format::kInt4>;
+        case Format::kInt4By64: return linear_grouped<Format::kInt4By64>;
+        case Format::kInt4By128: return linear_grouped<Format::kInt4By128>;
+        case Format::kInt4Zero: return linear_grouped<Format::kInt4Zero>;
+        case Format::kInt4ZeroBy64: return linear_grouped<Format::kInt4ZeroBy64>;
+        case Format::kInt4ZeroBy128: return linear_grouped<Format::kInt4ZeroBy128>;
+        case Format::kInt4Min: return linear_grouped<Format::kInt4Min>;
+        case Format::kInt8: return linear_grouped<Format::kInt8>;
+        case Format::kInt8Min: return linear_grouped<Format::kInt8Min>;
+        case Format::kInt8Channel: return linear_int8_channel;
+        case Format::kNvfp4: return linear_nvfp4;
+    }
+    return nullptr;
 }
 
 }  // namespace dayzero::avx512

@@ -59,6 +59,8 @@ const Isa& isa_named(const std::string& name) {
 NB_MODULE(_native, m) {
     nb::enum_<Rows>(m, "Rows").value("TOKENS", Rows::kTokens).value("SAMPLES", Rows::kSamples);
 
+    nb::enum_<Low>(m, "Low").value("MIDDLE", Low::kMiddle).value("ZERO", Low::kZero).value("MINIMUM", Low::kMinimum);
+
     nb::class_<ThreadPool>(m, "ThreadPool")
         .def(nb::init<int, int>(), "num_threads"_a, "spin_us"_a)
         .def_prop_ro("size", &ThreadPool::size);
@@ -69,11 +71,11 @@ NB_MODULE(_native, m) {
             "rows"_a, "features"_a, "inner"_a)
         .def_static(
             "grouped",
-            [](int bits, uintptr_t codes, uintptr_t scales, uintptr_t minima, int features, int inner) {
-                return Weight::grouped(bits, at<uint8_t>(codes), at<uint16_t>(scales), at<uint16_t>(minima), features,
-                                       inner);
+            [](int bits, int group, Low low, uintptr_t codes, uintptr_t scales, uintptr_t lows, int features, int inner) {
+                return Weight::grouped(bits, group, low, at<uint8_t>(codes), at<uint16_t>(scales), at<uint16_t>(lows),
+                                       features, inner);
             },
-            "bits"_a, "codes"_a, "scales"_a, "minima"_a, "features"_a, "inner"_a)
+            "bits"_a, "group"_a, "low"_a, "codes"_a, "scales"_a, "lows"_a, "features"_a, "inner"_a)
         .def_static(
             "per_channel",
             [](uintptr_t codes, uintptr_t scales, int features, int inner) {

@@ -149,7 +149,7 @@ class Gated final : public Op {
 class Linear final : public Op {
   public:
     Linear(Program& p, int x, const Weight& weight, const float* bias, int out, int first, Rows rows)
-        : isa_(p.isa()), x_(p.buffer(x)), weight_(weight), bias_(bias), out_(p.buffer(out)), first_(first), rows_(rows),
+        : isa_(p.isa()), product_(isa_.product(weight.format)), x_(p.buffer(x)), weight_(weight), bias_(bias), out_(p.buffer(out)), first_(first), rows_(rows),
           row_bytes_(packed_row_bytes(weight.format, weight.padded_inner)) {}
 
     void prepare(const Step& step) override {
@@ -177,16 +177,16 @@ class Linear final : public Op {
         for (int start, stop; take(share, panels, start, stop);) {
             for (int panel = start; panel < stop; ++panel) {
                 const int column = panel * kPanel, first = first_ + column;
-                isa_.linear[static_cast<int>(weight_.format)]({.x = packed,
-                                  .x_stride = row_bytes,
-                                  .rows = rows,
-                                  .panel = weight_.panel(panel),
-                                  .inner = weight_.padded_inner,
-                                  .out = out_.row(0) + first,
-                                  .out_stride = out_.width,
-                                  .columns = std::min(kPanel, weight_.features - column),
-                                  .bias = bias_ ? bias_ + first : nullptr,
-                                  .scale = weight_.scale.empty() ? nullptr : weight_.scale.data() + column});
+                product_({.x = packed,
+                          .x_stride = row_bytes,
+                          .rows = rows,
+                          .panel = weight_.panel(panel),
+                          .inner = weight_.padded_inner,
+                          .out = out_.row(0) + first,
+                          .out_stride = out_.width,
+                          .columns = std::min(kPanel, weight_.features - column),
+                          .bias = bias_ ? bias_ + first : nullptr,
+                          .scale = weight_.scale.empty() ? nullptr : weight_.scale.data() + column});
             }
         }
     }
@@ -205,6 +205,7 @@ class Linear final : public Op {
     }
 
     const Isa& isa_;
+    const Product product_;
     Buffer& x_;
     const Weight& weight_;
     const float* bias_;

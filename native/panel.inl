@@ -36,6 +36,27 @@ void finish(const PanelCall& call, int row, int vector, const F (&sums)[Rows][Ve
     }
 }
 
+// Where the scales of a block of codes by group lie: 32 float16, and after them 32 zeros or minima.
+constexpr int scales_at(const FormatLayout& at) { return at.block * kPanel * at.bits / 8; }
+
+// Ahead of every 32 codes of a block, what fills a share of the block.
+template <Format kFormat>
+inline void prefetch_share(const uint8_t* p) {
+    constexpr FormatLayout at = layout(kFormat);
+    prefetch_ahead<(at.block_bytes * 32 / at.block + 63) / 64 * 64>(p);
+}
+
+// A sum and what it gains by a dot product of a group's codes with activations, which is exact: their scale and total,
+// and the numbers of the group.
+template <Low kLow>
+inline F gained(F sum, I dot, F activation_scale, F activation_total, F scale, F low) {
+    F exact = floats(dot);
+    if constexpr (kLow == Low::kZero) exact = fnma(low, activation_total, exact);
+    sum = fma(exact, mul(scale, activation_scale), sum);
+    if constexpr (kLow == Low::kMinimum) sum = fma(low, mul(activation_scale, activation_total), sum);
+    return sum;
+}
+
 using RowsOf = void (*)(const PanelCall&, int);
 
 // Blocks of nearly equal height, none above Tallest.

@@ -3,7 +3,7 @@
 // unnamed namespace of its own (no function here may become the linker's one copy for others), after
 //
 // simd_*.hpp     F, I (as many int32), kLanes and the operations on them
-// products.inl   the products
+// products.inl   the products, by format
 // kMaxLines      query lines that attention takes together
 // kMixVectors    vectors of a value that `mix` adds up at once, for Lines lines: what registers hold
 // score<Lines>   scores of Lines query lines against 64 keys: [Lines][64], not scaled; a chain in ascending D for each
@@ -325,8 +325,7 @@ constexpr Isa table(const char* name) {
         .name = name,
         .pack_bf16 = pack_bf16,
         .pack_int8 = pack_int8,
-        .linear = {linear_bf16, linear_int4, linear_int4_min, linear_int8, linear_int8_min, linear_int8_channel,
-                   linear_nvfp4},
+        .product = product,
         .add_rms_norm = add_rms_norm,
         .rms_norm = rms_norm,
         .rope = rope,

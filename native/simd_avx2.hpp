@@ -52,6 +52,15 @@ inline F select(uint32_t lanes, F yes, F no) {
 }
 
 inline I zero_ints() { return _mm256_setzero_si256(); }
+inline I set1_ints(int32_t x) { return _mm256_set1_epi32(x); }
+inline F floats(I x) { return _mm256_cvtepi32_ps(x); }
+inline F half_floats(const void* p) { return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p))); }
+// The bits that `mask` has in every byte, after a shift of 16-bit words.
+inline I bits_of(I x, char mask) { return _mm256_and_si256(x, _mm256_set1_epi8(mask)); }
+template <int N>
+inline I shifted_right(I x) {
+    return _mm256_srli_epi16(x, N);
+}
 inline I round(F x) { return _mm256_cvtps_epi32(x); }
 inline I add(I a, I b) { return _mm256_add_epi32(a, b); }
 inline int32_t sum(I x) {

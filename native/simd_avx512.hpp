@@ -36,6 +36,16 @@ inline float lane0(F x) { return _mm512_cvtss_f32(x); }
 inline F select(uint32_t lanes, F yes, F no) { return _mm512_mask_mov_ps(no, static_cast<Mask>(lanes), yes); }
 
 inline I zero_ints() { return _mm512_setzero_si512(); }
+inline I set1_ints(int32_t x) { return _mm512_set1_epi32(x); }
+inline F floats(I x) { return _mm512_cvtepi32_ps(x); }
+inline F half_floats(const void* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p))); }
+inline I load_bytes(const void* p) { return _mm512_loadu_si512(p); }
+// The bits that `mask` has in every byte, after a shift of 16-bit words.
+inline I bits_of(I x, char mask) { return _mm512_and_si512(x, _mm512_set1_epi8(mask)); }
+template <int N>
+inline I shifted_right(I x) {
+    return _mm512_srli_epi16(x, N);
+}
 inline I round(F x) { return _mm512_cvtps_epi32(x); }
 inline I add(I a, I b) { return _mm512_add_epi32(a, b); }
 inline int32_t sum(I x) { return _mm512_reduce_add_epi32(x); }

@@ -33,21 +33,28 @@ Drawn draw_bf16(int n, int k, Random& random) {
     return drawn;
 }
 
-Drawn draw_grouped(int bits, bool has_minima, int n, int k, Random& random) {
-    const auto codes = codes_of(n * k, (1 << bits) - 1, random);
-    std::vector<uint16_t> scales(static_cast<size_t>(n) * k / 32), minima(has_minima ? scales.size() : 0);
-    for (auto* numbers : {&scales, &minima}) {  // of either sign, up to 2
-        for (auto& number : *numbers) {
-            number = static_cast<uint16_t>(random.between(0, 0x3fff) | (random.chance() ? 0x8000 : 0));
-        }
-    }
+uint16_t half_of_whole(int number) {  // 0 to 15
+    int exponent = 0;
+    while (number >> (exponent + 1)) ++exponent;
+    return number ? static_cast<uint16_t>((exponent + 15) << 10 | (number - (1 << exponent)) << (10 - exponent)) : 0;
+}
+
+Drawn draw_grouped(Format format, int n, int k, Random& random) {
+    const FormatLayout at = layout(format);
+    const auto codes = codes_of(n * k, (1 << at.bits) - 1, random);
+    std::vector<uint16_t> scales(static_cast<size_t>(n) * k / at.block), lows(scales.size());
+    const auto half = [&] {  // of either sign, up to 2
+        return static_cast<uint16_t>(random.between(0, 0x3fff) | (random.chance() ? 0x8000 : 0));
+    };
+    for (auto& scale : scales) scale = half();
+    for (auto& low : lows) low = at.low == Low::kZero ? half_of_whole(random.between(0, 15)) : half();
     Drawn drawn;
     for (size_t i = 0; i < codes.size(); ++i) {
-        const double offset = has_minima ? 0 : bits == 4 ? 8 : 128;
-        const double minimum = has_minima ? half_value(minima[i / 32]) : 0;
-        drawn.values.push_back(half_value(scales[i / 32]) * (codes[i] - offset) + minimum);
+        const double low = half_value(lows[i / at.block]), scale = half_value(scales[i / at.block]);
+        const double zero = at.low == Low::kMiddle ? 1 << (at.bits - 1) : at.low == Low::kZero ? low : 0;
+        drawn.values.push_back(scale * (codes[i] - zero) + (at.low == Low::kMinimum ? low : 0));
     }
-    drawn.weight = Weight::grouped(bits, codes.data(), scales.data(), has_minima ? minima.data() : nullptr, n, k);
+    drawn.weight = Weight::grouped(at.bits, at.block, at.low, codes.data(), scales.data(), lows.data(), n, k);
     return drawn;
 }
 
@@ -79,14 +86,10 @@ Drawn draw_nvfp4(int n, int k, Random& random) {
 Drawn draw(Format format, int n, int k, Random& random) {
     switch (format) {
         case Format::kBf16: return draw_bf16(n, k, random);
-        case Format::kInt4: return draw_grouped(4, false, n, k, random);
-        case Format::kInt4Min: return draw_grouped(4, true, n, k, random);
-        case Format::kInt8: return draw_grouped(8, false, n, k, random);
-        case Format::kInt8Min: return draw_grouped(8, true, n, k, random);
         case Format::kInt8Channel: return draw_by_channel(n, k, random);
         case Format::kNvfp4: return draw_nvfp4(n, k, random);
+        default: return draw_grouped(format, n, k, random);
     }
-    std::abort();
 }
 
 // A row of activations as a weight meets it.
@@ -109,7 +112,8 @@ std::vector<double> as_met(const float* x, int k, int group) {
 
 void check_product(const Isa& isa, ThreadPool& pool, Format format, Random& random) {
     const bool any_k = format == Format::kBf16 || format == Format::kInt8Channel;
-    const int n = random.between(1, 100), k = any_k ? random.between(1, 200) : 32 * random.between(1, 6);
+    const int n = random.between(1, 100), block = layout(format).block;
+    const int k = any_k ? random.between(1, 200) : block * random.between(1, 192 / block);
     const int rows = random.between(0, 40), before = random.between(0, 5), after = random.between(0, 5);
     const Drawn drawn = draw(format, n, k, random);
     std::vector<float> bias(static_cast<size_t>(before + n + after));

@@ -7,23 +7,30 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-GROUP = 32  # weights along K that share a scale in `Grouped`
+GROUP = 32  # weights along K that share a scale, where nothing else is said
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Grouped:
-    """w = scale * (code - offset) + minimum, by groups of 32 along K.
+    """w = scale * (code - zero) or scale * code + minimum, by groups along K.
 
-    bits    4: codes 0..15, offset 8; 8: codes 0..255, offset 128; no offset where there are minima
-    codes   [N, K] uint8
-    scales  [N, K / 32] float16
-    minima  the same, or None
+    bits    4 or 8
+    codes   [N, K] uint8, 0 to 2^bits - 1
+    scales  [N, K / group] float16; a group is 32 or, of 4 bits, 64 or 128
+    zeros   [N, K / group] uint8, of 4 bits; None: 2^(bits - 1)
+    minima  [N, K / group] float16, by 32, in place of zeros; or None
     """
 
     bits: int
     codes: Tensor
     scales: Tensor
+    zeros: Tensor | None = None
     minima: Tensor | None = None
+
+    @property
+    def group(self) -> int:
+        """Weights along K that share a scale."""
+        return self.codes.shape[1] // self.scales.shape[1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -77,7 +77,8 @@ def grouped(stored: StoredTensor) -> Grouped:
     if isinstance(stored.transform, RotaryRows):
         order = _rotary_order(features, stored.transform.num_heads)
         codes, scales, lows = codes[order], scales[order], None if lows is None else lows[order]
-    return Grouped(bits, codes.contiguous(), scales.contiguous(), None if lows is None else lows.contiguous())
+    minima = None if lows is None else lows.contiguous()
+    return Grouped(bits, codes.contiguous(), scales.contiguous(), minima=minima)
 
 
 def _rotary_order(features: int, num_heads: int) -> Tensor:

@@ -80,7 +80,7 @@ def _same_format(stored: Sequence[StoredTensor]) -> LinearForm:
         parts[0].bits,
         torch.cat([part.codes for part in parts]),
         torch.cat([part.scales for part in parts]),
-        torch.cat(minima) if minima else None,
+        minima=torch.cat(minima) if minima else None,
     )
 
 

@@ -1,5 +1,6 @@
 """Products in every weight format: exact where integers meet, else as near to float64 as float32 sums can be."""
 
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -25,7 +26,7 @@ from tests.kernels.native.weights import FORMATS, as_met, dequantised
 pytestmark = pytest.mark.model  # a minute of products
 
 FEATURES = [1, 31, 33, 100]
-INNER = [1, 31, 32, 65, 96, 576, 1536]
+INNER = [1, 31, 32, 65, 96, 128, 576, 768, 1536]
 
 by_format = pytest.mark.parametrize("name", FORMATS)
 
@@ -61,6 +62,12 @@ def shapes_of(name: str) -> list[tuple[int, int]]:
     return [(n, k) for n in FEATURES for k in INNER if k % FORMATS[name].inner_multiple == 0]
 
 
+def inner_of(name: str, least: int) -> int:
+    """A K that the format can have."""
+    multiple = FORMATS[name].inner_multiple
+    return -(-least // multiple) * multiple
+
+
 FORMAT_SHAPES = [(name, *shape) for name in FORMATS for shape in shapes_of(name)]
 by_shape = pytest.mark.parametrize(("name", "features", "inner"), FORMAT_SHAPES)
 
@@ -92,41 +99,45 @@ def test_products_are_as_good_as_float32_allows(machine: Machine, name: str, fea
 
 
 @by_format
-@pytest.mark.parametrize("inner", [96, 576])
-def test_a_row_of_a_product_has_the_same_bits_in_any_company(machine: Machine, name: str, inner: int) -> None:
+@pytest.mark.parametrize("least", [96, 576])
+def test_a_row_of_a_product_has_the_same_bits_in_any_company(machine: Machine, name: str, least: int) -> None:
+    inner = inner_of(name, least)
     program = product(machine, [FORMATS[name].draw(100, inner, generator())], inner, draw(100))
     assert_rows_are_invariant(lambda x: (run(program, x),), draw(MOST_ROWS, inner))
 
 
 @by_format
 def test_a_row_of_a_product_has_the_same_bits_with_one_thread_and_with_two(machine: Machine, name: str) -> None:
-    form, x = FORMATS[name].draw(300, 96, generator()), draw(MOST_ROWS, 96)
+    inner = inner_of(name, 96)
+    form, x = FORMATS[name].draw(300, inner, generator()), draw(MOST_ROWS, inner)
     alone = Machine(machine.native, machine.instruction_set, machine.native.ThreadPool(1, 50))
-    one, other = product(alone, [form], 96), product(machine, [form], 96)
+    one, other = product(alone, [form], inner), product(machine, [form], inner)
     for rows in NUM_ROWS:
         assert same_bits(run(one, x[:rows]), run(other, x[:rows]))
 
 
 def test_parts_of_any_format_lie_one_under_the_other(machine: Machine) -> None:
-    counts = [33, 5, 64, 1, 32, 100, 7]
-    forms = [kind.draw(n, 64, generator()) for n, kind in zip(counts, FORMATS.values(), strict=True)]
-    x, bias = draw(9, 64), draw(sum(counts))
-    together = run(product(machine, forms, 64, bias), x)
+    inner = math.lcm(*(kind.inner_multiple for kind in FORMATS.values()))
+    counts = [1 + 31 * i % 97 for i in range(len(FORMATS))]
+    forms = [kind.draw(n, inner, generator()) for n, kind in zip(counts, FORMATS.values(), strict=True)]
+    x, bias = draw(9, inner), draw(sum(counts))
+    together = run(product(machine, forms, inner, bias), x)
     start = 0
     for form, count in zip(forms, counts, strict=True):
-        alone = run(product(machine, [form], 64, bias[start : start + count]), x)
+        alone = run(product(machine, [form], inner, bias[start : start + count]), x)
         assert same_bits(together[:, start : start + count], alone)
         start += count
 
 
 @by_format
 def test_the_head_computes_the_sampled_rows_only(machine: Machine, name: str) -> None:
-    form, x = FORMATS[name].draw(70, 96, generator()), draw(20, 96)
+    inner = inner_of(name, 96)
+    form, x = FORMATS[name].draw(70, inner, generator()), draw(20, inner)
     tape = Tape()
-    symbol = tape.symbol(96, "tokens")
+    symbol = tape.symbol(inner, "tokens")
     weight = NativeKernels(1).prepare_linear([form])
     program = replay(machine, tape, [symbol], [tape.linear(symbol[SAMPLE_AT], weight)])
-    alone = product(machine, [form], 96)
+    alone = product(machine, [form], inner)
     for sample_at in ([], [3], [19, 0, 7, 8, 9, 1]):
         assert same_bits(program(rows_step(20, sample_at), x)[0], run(alone, x[sample_at]))
 
@@ -140,8 +151,9 @@ def test_the_head_computes_the_sampled_rows_only(machine: Machine, name: str) ->
 def test_an_activation_that_is_not_finite_stays_in_its_row(
     machine: Machine, name: str, poison: float, rows: int
 ) -> None:
-    program = product(machine, [FORMATS[name].draw(33, 96, generator())], 96)
-    x = draw(rows, 96)
+    inner = inner_of(name, 96)
+    program = product(machine, [FORMATS[name].draw(33, inner, generator())], inner)
+    x = draw(rows, inner)
     clean = run(program, x)
     x[1, 70] = poison
     out = run(program, x)
@@ -153,11 +165,11 @@ def test_an_activation_that_is_not_finite_stays_in_its_row(
 @by_format
 @pytest.mark.parametrize("size", [0.0, -0.0, 1e-38, 9e-31, 1e-29, 1e-10, 1e10, 1e30])
 def test_activations_of_any_size_agree_with_float64(machine: Machine, name: str, size: float) -> None:
-    kind = FORMATS[name]
-    form = kind.draw(33, 96, generator())
-    x = draw(4, 96) * size
+    kind, inner = FORMATS[name], inner_of(name, 96)
+    form = kind.draw(33, inner, generator())
+    x = draw(4, inner) * size
     x[1, :64] = 0  # a group of zeros beside others
-    assert_near(run(product(machine, [form], 96), x), as_met(x, kind.activation_group), dequantised(form))
+    assert_near(run(product(machine, [form], inner), x), as_met(x, kind.activation_group), dequantised(form))
 
 
 @by_format
@@ -172,20 +184,26 @@ def test_halves_are_rounded_to_even(machine: Machine, name: str) -> None:
     assert torch.equal(out.double(), as_met(x, kind.activation_group) @ dequantised(form).T)
 
 
-@pytest.mark.parametrize("bits", [4, 8])
-@pytest.mark.parametrize("has_minima", [False, True])
+@pytest.mark.parametrize("name", [name for name in FORMATS if "channel" not in name and "int" in name])
 @pytest.mark.parametrize("scale", [0.0, -0.0, 6e-8, 6.1e-5, 65504.0, -65504.0])
-def test_group_scales_of_any_size_agree_with_float64(
-    machine: Machine, bits: int, has_minima: bool, scale: float
-) -> None:
-    kind = FORMATS[f"int{bits}" + (" with minima" if has_minima else "")]
-    form = kind.draw(33, 96, generator())
+def test_group_scales_of_any_size_agree_with_float64(machine: Machine, name: str, scale: float) -> None:
+    kind = FORMATS[name]
+    inner = 3 * kind.inner_multiple
+    form = kind.draw(33, inner, generator())
     assert isinstance(form, Grouped)
     form.scales[:, 1] = scale
     if form.minima is not None:
         form.minima[:, 2] = scale
-    x = draw(4, 96)
-    assert_near(run(product(machine, [form], 96), x), as_met(x, 32), dequantised(form))
+    x = draw(4, inner)
+    assert_near(run(product(machine, [form], inner), x), as_met(x, 32), dequantised(form))
+
+
+@pytest.mark.parametrize(("name", "bits"), [("int4", 4), ("int4 by 64", 4), ("int4 by 128", 4), ("int8", 8)])
+def test_a_weight_takes_its_codes_and_a_scale_for_each_group(name: str, bits: int) -> None:
+    form = FORMATS[name].draw(64, 256, generator())
+    assert isinstance(form, Grouped)
+    weight = NativeKernels(1).prepare_linear([form])
+    assert weight.bytes == 64 * 256 * bits // 8 + form.scales.numel() * 2
 
 
 def test_every_scale_and_every_code_of_nvfp4_is_exact(machine: Machine) -> None:
@@ -197,7 +215,7 @@ def test_every_scale_and_every_code_of_nvfp4_is_exact(machine: Machine) -> None:
 
 
 def test_every_code_of_every_integer_format_is_exact(machine: Machine) -> None:
-    for name in ("int4", "int4 with minima", "int8", "int8 with minima", "int8 by channel"):
+    for name in [name for name in FORMATS if "int" in name]:
         form = FORMATS[name].integers(33, 256, generator())
         assert isinstance(form, Grouped | PerChannel)
         form.codes[:] = (torch.arange(256) + torch.arange(33)[:, None]) % (16 if "int4" in name else 256)
@@ -217,13 +235,20 @@ def test_the_smallest_and_largest_channel_scales_agree_with_float64(machine: Mac
 @by_format
 def test_a_weight_without_features_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match="a weight has features"):
-        NativeKernels(1).prepare_linear([FORMATS[name].draw(0, 64, generator())])
+        NativeKernels(1).prepare_linear([FORMATS[name].draw(0, inner_of(name, 64), generator())])
 
 
-@pytest.mark.parametrize("name", [name for name, kind in FORMATS.items() if kind.inner_multiple > 1])
-def test_a_weight_of_half_a_group_is_refused(name: str) -> None:
+def test_a_weight_of_half_a_group_is_refused() -> None:
+    form = FORMATS["nvfp4"].draw(4, 48, generator())
     with pytest.raises(ValueError, match="K is a multiple of 32"):
-        NativeKernels(1).prepare_linear([FORMATS[name].draw(4, 48, generator())])
+        NativeKernels(1).prepare_linear([form])
+
+
+@pytest.mark.parametrize(("bits", "group"), [(4, 48), (4, 256), (8, 64), (5, 32)])
+def test_codes_of_other_bits_or_groups_are_refused(bits: int, group: int) -> None:
+    form = Grouped(bits, torch.zeros(4, 768, dtype=torch.uint8), torch.ones(4, 768 // group).half())
+    with pytest.raises(ValueError, match=f"no format has such codes: {bits} bits by {group}"):
+        NativeKernels(1).prepare_linear([form])
 
 
 @pytest.mark.parametrize(("inner", "features"), [(96, 33), (64, 34)])

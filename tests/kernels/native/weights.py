@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -32,19 +33,23 @@ def _codes(features: int, inner: int, bits: int, generator: torch.Generator) -> 
     return torch.randint(0, 1 << bits, (features, inner), generator=generator).to(torch.uint8)
 
 
-def _grouped(bits: int, has_minima: bool) -> WeightFormat:
+def _grouped(bits: int, group: int = GROUP, low: Literal["", "zeros", "minima"] = "") -> WeightFormat:
+    def with_scales(scales: Tensor, codes: Tensor, generator: torch.Generator) -> Grouped:
+        zeros = torch.randint(0, 17, scales.shape, generator=generator).to(torch.uint8) if low == "zeros" else None
+        minima = torch.randint(-9, 9, scales.shape, generator=generator).half() if low == "minima" else None
+        return Grouped(bits, codes, scales.half(), zeros, minima)
+
     def draw(features: int, inner: int, generator: torch.Generator) -> Grouped:
-        shape = (features, inner // GROUP)
-        scales = torch.randn(shape, generator=generator).half()  # of either sign, as GGUF's are
-        minima = torch.randn(shape, generator=generator).half() * 4 if has_minima else None
-        return Grouped(bits, _codes(features, inner, bits, generator), scales, minima)
+        scales = torch.randn(features, inner // group, generator=generator)  # of either sign, as GGUF's are
+        form = with_scales(scales, _codes(features, inner, bits, generator), generator)
+        if form.minima is not None:
+            form.minima.add_(torch.randn(scales.shape, generator=generator))
+        return form
 
     def integers(features: int, inner: int, generator: torch.Generator) -> Grouped:
-        shape = (features, inner // GROUP)
-        minima = torch.randint(-9, 9, shape, generator=generator).half() if has_minima else None
-        return Grouped(bits, _codes(features, inner, bits, generator), torch.ones(shape).half(), minima)
+        return with_scales(torch.ones(features, inner // group), _codes(features, inner, bits, generator), generator)
 
-    return WeightFormat(GROUP, 32, draw, integers)
+    return WeightFormat(group, 32, draw, integers)
 
 
 def _draw_nvfp4(features: int, inner: int, generator: torch.Generator) -> Nvfp4:
@@ -64,10 +69,15 @@ FORMATS = {
         lambda n, k, generator: torch.randn(n, k, generator=generator).bfloat16(),
         lambda n, k, generator: torch.randint(-8, 9, (n, k), generator=generator).bfloat16(),
     ),
-    "int4": _grouped(4, False),
-    "int4 with minima": _grouped(4, True),
-    "int8": _grouped(8, False),
-    "int8 with minima": _grouped(8, True),
+    "int4": _grouped(4),
+    "int4 by 64": _grouped(4, 64),
+    "int4 by 128": _grouped(4, 128),
+    "int4 with zeros": _grouped(4, 32, "zeros"),
+    "int4 with zeros by 64": _grouped(4, 64, "zeros"),
+    "int4 with zeros by 128": _grouped(4, 128, "zeros"),
+    "int4 with minima": _grouped(4, low="minima"),
+    "int8": _grouped(8),
+    "int8 with minima": _grouped(8, low="minima"),
     "int8 by channel": WeightFormat(
         1,
         64,
@@ -89,10 +99,13 @@ def dequantised(form: LinearForm) -> Tensor:
         index = form.codes.long()
         values = E2M1[index % 8] * (1 - 2 * (index // 8).double())
         return values * form.scales.double().repeat_interleave(16, 1) * float(torch.tensor(form.global_scale))
-    scales = form.scales.double().repeat_interleave(GROUP, 1)
-    if form.minima is None:
-        return (codes - (8 if form.bits == 4 else 128)) * scales
-    return codes * scales + form.minima.double().repeat_interleave(GROUP, 1)
+
+    def along_k(numbers: Tensor) -> Tensor:
+        return numbers.double().repeat_interleave(form.group, 1)
+
+    if form.minima is not None:
+        return codes * along_k(form.scales) + along_k(form.minima)
+    return (codes - (2 ** (form.bits - 1) if form.zeros is None else along_k(form.zeros))) * along_k(form.scales)
 
 
 def as_met(x_TK: Tensor, activation_group: int) -> Tensor:

@@ -59,7 +59,7 @@ def product(kernels: NativeKernels, x_TK: Tensor, form: LinearForm) -> Tensor:
 
 def grouped(bits: int, has_minima: bool, codes_NK: Tensor) -> Grouped:
     scales = (seeded(len(codes_NK), codes_NK.shape[1] // 32).abs() / 64 + 0.01).half()
-    return Grouped(bits, codes_NK, scales, seeded(*scales.shape).half() if has_minima else None)
+    return Grouped(bits, codes_NK, scales, minima=seeded(*scales.shape).half() if has_minima else None)
 
 
 def random_codes(bits: int, features: int, inner: int) -> Tensor:

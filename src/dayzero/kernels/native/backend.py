@@ -14,7 +14,7 @@ from dayzero.kernels.native.extension import best_instruction_set, module
 from dayzero.kernels.native.program import NativeProgram
 from dayzero.kernels.native.recorder import Symbol, Tape
 from dayzero.kernels.ops import OPS
-from dayzero.kernels.weights import LinearForm, Nvfp4, PerChannel
+from dayzero.kernels.weights import Grouped, LinearForm, Nvfp4, PerChannel
 
 LANES = 16  # head sizes and KV blocks come in whole vectors
 SPIN_US = 50  # that threads wait awake for the next step: decision 0010
@@ -85,8 +85,26 @@ class NativeKernels:
             return weight.per_channel(form.codes.data_ptr(), form.scales.data_ptr(), features, inner)
         if isinstance(form, Nvfp4):
             return weight.nvfp4(form.codes.data_ptr(), form.scales.data_ptr(), form.global_scale, features, inner)
-        minima = 0 if form.minima is None else form.minima.data_ptr()
-        return weight.grouped(form.bits, form.codes.data_ptr(), form.scales.data_ptr(), minima, features, inner)
+        low, lows = self._lows(form)
+        return weight.grouped(
+            form.bits,
+            form.group,
+            low,
+            form.codes.data_ptr(),
+            form.scales.data_ptr(),
+            0 if lows is None else lows.data_ptr(),
+            features,
+            inner,
+        )
+
+    def _lows(self, form: Grouped) -> tuple[Any, Tensor | None]:
+        """What is taken off or added to codes, and the numbers of it in float16."""
+        low = self._native.Low
+        if form.minima is not None:
+            return low.MINIMUM, form.minima.contiguous()
+        if form.zeros is not None:
+            return low.ZERO, form.zeros.half()
+        return low.MIDDLE, None
 
     def program(self, tape: Tape, kept: Sequence[Symbol]) -> NativeProgram:
         """What was recorded, ready to run; `kept` can be read afterwards."""
