@@ -65,29 +65,31 @@ NB_MODULE(_native, m) {
         .def(nb::init<int, int>(), "num_threads"_a, "spin_us"_a)
         .def_prop_ro("size", &ThreadPool::size);
 
+    // Packing lets other threads of Python run: a loader packs several weights at once.
     nb::class_<Weight>(m, "Weight")
         .def_static(
             "bf16", [](uintptr_t rows, int features, int inner) { return Weight::bf16(at<uint16_t>(rows), features, inner); },
-            "rows"_a, "features"_a, "inner"_a)
+            "rows"_a, "features"_a, "inner"_a, nb::call_guard<nb::gil_scoped_release>())
         .def_static(
             "grouped",
             [](int bits, int group, Low low, uintptr_t codes, uintptr_t scales, uintptr_t lows, int features, int inner) {
                 return Weight::grouped(bits, group, low, at<uint8_t>(codes), at<uint16_t>(scales), at<uint16_t>(lows),
                                        features, inner);
             },
-            "bits"_a, "group"_a, "low"_a, "codes"_a, "scales"_a, "lows"_a, "features"_a, "inner"_a)
+            "bits"_a, "group"_a, "low"_a, "codes"_a, "scales"_a, "lows"_a, "features"_a, "inner"_a,
+            nb::call_guard<nb::gil_scoped_release>())
         .def_static(
             "per_channel",
             [](uintptr_t codes, uintptr_t scales, int features, int inner) {
                 return Weight::per_channel(at<uint8_t>(codes), at<float>(scales), features, inner);
             },
-            "codes"_a, "scales"_a, "features"_a, "inner"_a)
+            "codes"_a, "scales"_a, "features"_a, "inner"_a, nb::call_guard<nb::gil_scoped_release>())
         .def_static(
             "nvfp4",
             [](uintptr_t codes, uintptr_t scales, float global, int features, int inner) {
                 return Weight::nvfp4(at<uint8_t>(codes), at<uint8_t>(scales), global, features, inner);
             },
-            "codes"_a, "scales"_a, "global_scale"_a, "features"_a, "inner"_a)
+            "codes"_a, "scales"_a, "global_scale"_a, "features"_a, "inner"_a, nb::call_guard<nb::gil_scoped_release>())
         .def_prop_ro("features", [](const Weight& w) { return w.features; })
         .def_prop_ro("inner", [](const Weight& w) { return w.inner; })
         .def_prop_ro("bytes", &Weight::bytes);

@@ -4,6 +4,8 @@ import torch
 from dayzero.checkpoint.open import open_checkpoint
 from dayzero.checkpoint.tensor import StoredTensor
 from dayzero.errors import CheckpointError
+from dayzero.kernels.native.backend import NativeKernels
+from dayzero.kernels.native.extension import module
 from dayzero.kernels.registry import select_reference
 from dayzero.models.family import TensorSpec
 from dayzero.models.loader import account, load
@@ -32,23 +34,48 @@ def test_a_tensor_that_is_missing_extra_or_misshapen_is_named(shapes, message):
         account(TABLE, shapes)
 
 
+@pytest.fixture(params=["reference", "native"])
+def kernels(request):
+    if request.param == "reference":
+        return select_reference()
+    if module() is None:
+        pytest.skip("the native kernels are not built")
+    return NativeKernels(2)
+
+
 @pytest.mark.model
 @pytest.mark.parametrize("name", ["llama", "llama untied, one KV head", "qwen2", "qwen3", "gemma3"])
-def test_every_tensor_is_read_once_and_progress_says_so(name, tmp_path):
+def test_every_tensor_is_read_once_and_progress_says_so(name, kernels, tmp_path):
     save(TINY[name], tmp_path)
     checkpoint = open_checkpoint(tmp_path)
     family = family_of(checkpoint.family)
     seen: list[tuple[int, int]] = []
+    before = torch.get_num_threads()
     load(
         family,
         family.parse(checkpoint.config),
         checkpoint.tensors,
         torch.float32,
-        select_reference(),
+        kernels,
         lambda done, total: seen.append((done, total)),
     )
     total = len(checkpoint.tensors)
     assert seen == [(done, total) for done in range(1, total + 1)]
+    assert torch.get_num_threads() == before
+
+
+@pytest.mark.model
+def test_who_is_told_of_progress_can_end_the_loading(kernels, tmp_path):
+    save(TINY["llama"], tmp_path)
+    checkpoint = open_checkpoint(tmp_path)
+    family = family_of(checkpoint.family)
+
+    def stop(done, total):
+        if done == total // 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        load(family, family.parse(checkpoint.config), checkpoint.tensors, torch.float32, kernels, stop)
 
 
 @pytest.mark.model

@@ -33,3 +33,13 @@ def test_zeros_stay_zeros(quantize):
     form = quantize(torch.zeros(3, 32))
     assert (form.codes == 128).all()
     assert (form.scales == 0).all()
+
+
+@pytest.mark.parametrize("quantize", [per_channel, by_group])
+@pytest.mark.parametrize("slice_weights", [1, 100, 1 << 20])
+def test_the_size_of_a_slice_changes_nothing(quantize, slice_weights, monkeypatch):
+    w = draw(7, 96)
+    whole = quantize(w)
+    monkeypatch.setattr("dayzero.quant.dequantize.SLICE_WEIGHTS", slice_weights)
+    assert torch.equal(quantize(w).codes, whole.codes)
+    assert torch.equal(quantize(w).scales, whole.scales)

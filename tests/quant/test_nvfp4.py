@@ -1,5 +1,6 @@
 """NVFP4 against its definition."""
 
+import pytest
 import torch
 
 from dayzero.quant.nvfp4 import E2M1, dequantized, nvfp4
@@ -41,3 +42,11 @@ def test_a_tie_goes_to_the_even_code():
 
 def test_zeros_stay_zeros():
     assert torch.equal(dequantized(nvfp4(torch.zeros(2, 32))), torch.zeros(2, 32))
+
+
+@pytest.mark.parametrize("slice_weights", [1, 100, 1 << 20])
+def test_the_size_of_a_slice_changes_nothing(slice_weights, monkeypatch):
+    w = torch.randn(7, 96, generator=torch.Generator().manual_seed(1))
+    whole = dequantized(nvfp4(w))
+    monkeypatch.setattr("dayzero.quant.dequantize.SLICE_WEIGHTS", slice_weights)
+    assert torch.equal(dequantized(nvfp4(w)), whole)

@@ -140,11 +140,11 @@ def build(shape: Gemma3Shape, take: Take) -> Gemma3Weights:
     D = shape.heads.head_dim
     return Gemma3Weights(
         shape=shape,
+        head=take.linear("model.embed_tokens.weight" if shape.tied_head else "lm_head.weight"),  # the largest, first
         embedding=embedding,
         embedding_scale=embedding.new_tensor(math.sqrt(shape.hidden_size)).item(),
         layers=tuple(layer(f"model.layers.{i}") for i in range(len(shape.is_full))),
         final_norm=factor("model.norm.weight"),
-        head=take.linear("model.embed_tokens.weight" if shape.tied_head else "lm_head.weight"),
         rotary=rotary(rope_frequencies(shape.rope_theta, D, shape.rope_scaling), shape.max_context),
         local_rotary=rotary(rope_frequencies(shape.local_rope_theta, D, None), shape.max_context),
     )

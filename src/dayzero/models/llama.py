@@ -104,6 +104,7 @@ def build(shape: LlamaShape, take: Take) -> LlamaWeights:
     frequencies = rope_frequencies(shape.rope_theta, shape.heads.head_dim, shape.rope_scaling)
     return LlamaWeights(
         shape=shape,
+        head=take.linear("model.embed_tokens.weight" if shape.tied_head else "lm_head.weight"),  # the largest, first
         embedding=embedding,
         layers=tuple(
             LlamaLayer(
@@ -115,7 +116,6 @@ def build(shape: LlamaShape, take: Take) -> LlamaWeights:
             for prefix in (f"model.layers.{i}" for i in range(shape.num_layers))
         ),
         final_norm=take("model.norm.weight"),
-        head=take.linear("model.embed_tokens.weight" if shape.tied_head else "lm_head.weight"),
         rotary=rotary(frequencies, shape.max_context),
     )
 

@@ -5,7 +5,6 @@ and owns its memory: no view of the file's mapping survives, and the checkpoint 
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -20,36 +19,31 @@ _SAME = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
 def dequantize(stored: StoredTensor, dtype: torch.dtype) -> Tensor:
     """Decode in fp32, undo the converter's transform, round once to `dtype`."""
     result = torch.empty(stored.shape, dtype=dtype)
-    if _SAME.get(stored.format) is dtype and stored.transform is None:
+    dequantize_into(stored, result)
+    return result
+
+
+def dequantize_into(stored: StoredTensor, result: Tensor) -> None:
+    """The same into a contiguous tensor of its shape."""
+    if _SAME.get(stored.format) is result.dtype and stored.transform is None:
         _bytes_of(result)[:] = stored.data
-        return result
+        return
     rows = result.view(stored.shape[0] if stored.shape else 1, -1)
     rows_per_slice = _rows_per_slice(rows.shape[0], rows.shape[1], stored.transform)
     row_bytes = len(stored.data) // rows.shape[0]
     scratch = torch.empty(min(rows_per_slice, rows.shape[0]) * row_bytes, dtype=torch.uint8)
-    with _one_core_spared():
-        for start in range(0, rows.shape[0], rows_per_slice):
-            target = rows[start : start + rows_per_slice]
-            packed = scratch[: len(target) * row_bytes]
-            _bytes_of(packed)[:] = stored.data[start * row_bytes : start * row_bytes + len(packed)]
-            blocks = packed.view(-1, FORMATS[stored.format].block_bytes)
-            _store(DECODERS[stored.format](blocks).view(target.shape), target, stored)
-    return result
+    for start in range(0, rows.shape[0], rows_per_slice):
+        target = rows[start : start + rows_per_slice]
+        packed = scratch[: len(target) * row_bytes]
+        _bytes_of(packed)[:] = stored.data[start * row_bytes : start * row_bytes + len(packed)]
+        blocks = packed.view(-1, FORMATS[stored.format].block_bytes)
+        _store(DECODERS[stored.format](blocks).view(target.shape), target, stored)
 
 
-@contextmanager
-def _one_core_spared() -> Iterator[None]:
-    """Leave a core to whatever else starts up.
-
-    A decode is many short parallel regions, and each waits for its slowest thread: on two cores of which another
-    process wanted one, SmolLM2 took 10 s with two threads and 0.7 s with one.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(max(1, threads - 1))
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+def row_slices(num_rows: int, row_weights: int) -> Iterator[slice]:
+    """All rows, as many at once as work on a weight in several passes should take: they stay in the cache."""
+    step = max(1, SLICE_WEIGHTS // row_weights)
+    return (slice(start, start + step) for start in range(0, num_rows, step))
 
 
 def _bytes_of(tensor: Tensor) -> memoryview:

@@ -14,7 +14,7 @@ import torch
 from dayzero.checkpoint.tensor import StoredTensor
 from dayzero.kernels.weights import GROUP, Grouped, LinearForm
 from dayzero.quant.codes import CODED_FORMATS, grouped
-from dayzero.quant.dequantize import dequantize
+from dayzero.quant.dequantize import dequantize_into
 from dayzero.quant.int8 import by_group, per_channel
 from dayzero.quant.nvfp4 import nvfp4
 
@@ -44,24 +44,28 @@ def weight_bytes(precision: str, stored: Iterable[StoredTensor], dtype: torch.dt
     )
 
 
-def _dense(stored: Sequence[StoredTensor], dtype: torch.dtype) -> torch.Tensor:
-    """Tensors, one under the other."""
-    return torch.cat([dequantize(tensor, dtype) for tensor in stored])
+def dense(stored: Sequence[StoredTensor], dtype: torch.dtype) -> torch.Tensor:
+    """Tensors dequantised, one under the other."""
+    features = [tensor.shape[0] for tensor in stored]
+    result = torch.empty(sum(features), *stored[0].shape[1:], dtype=dtype)
+    for tensor, rows in zip(stored, torch.split(result, features), strict=True):
+        dequantize_into(tensor, rows)
+    return result
 
 
 def _bf16(stored: Sequence[StoredTensor]) -> list[LinearForm]:
-    return [_dense(stored, torch.bfloat16)]
+    return [dense(stored, torch.bfloat16)]
 
 
 def _int8(stored: Sequence[StoredTensor]) -> list[LinearForm]:
-    return [per_channel(_dense(stored, torch.float32))]
+    return [per_channel(dense(stored, torch.float32))]
 
 
 def _nvfp4(stored: Sequence[StoredTensor]) -> list[LinearForm]:
     """A K that is no whole number of groups stays bf16."""
     if stored[0].shape[1] % GROUP:
         return _bf16(stored)
-    return [nvfp4(_dense(stored, torch.float32))]
+    return [nvfp4(dense(stored, torch.float32))]
 
 
 def _as_stored(stored: Sequence[StoredTensor]) -> list[LinearForm]:
@@ -71,9 +75,9 @@ def _as_stored(stored: Sequence[StoredTensor]) -> list[LinearForm]:
 
 def _same_format(stored: Sequence[StoredTensor]) -> LinearForm:
     if stored[0].format == "Q6_K":
-        return by_group(_dense(stored, torch.float32))
+        return by_group(dense(stored, torch.float32))
     if stored[0].format not in CODED_FORMATS:
-        return _dense(stored, torch.bfloat16)
+        return dense(stored, torch.bfloat16)
     parts = [grouped(tensor) for tensor in stored]
     minima = [part.minima for part in parts if part.minima is not None]
     return Grouped(

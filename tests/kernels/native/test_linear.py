@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from torch import Tensor
 
-from dayzero.kernels.native.backend import NativeKernels
+from dayzero.kernels.native.backend import NativeKernels, NativeWeight
 from dayzero.kernels.native.recorder import SAMPLE_AT, Tape
 from dayzero.kernels.weights import Grouped, LinearForm, Nvfp4, PerChannel
 from tests.kernels.native.replay import (
@@ -36,9 +37,13 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 def product(machine: Machine, forms: Sequence[LinearForm], inner: int, bias: Tensor | None = None) -> Replay:
+    return product_with(machine, NativeKernels(1).prepare_linear(forms), inner, bias)
+
+
+def product_with(machine: Machine, weight: NativeWeight, inner: int, bias: Tensor | None = None) -> Replay:
     tape = Tape()
     x = tape.symbol(inner, "tokens")
-    return replay(machine, tape, [x], [tape.linear(x, NativeKernels(1).prepare_linear(forms), bias)])
+    return replay(machine, tape, [x], [tape.linear(x, weight, bias)])
 
 
 def run(program: Replay, x: Tensor) -> Tensor:
@@ -229,6 +234,19 @@ def test_the_smallest_and_largest_channel_scales_agree_with_float64(machine: Mac
     assert_near(run(product(machine, [form], 64), x), as_met(x, 64), dequantised(form))
 
 
+@by_format
+def test_a_weight_that_other_threads_pack_among_others_is_the_same(name: str, machine: Machine) -> None:
+    kernels, x = NativeKernels(1), draw(3, 64)
+    forms = [FORMATS[name].draw(features, 64, generator(features)) for features in range(30, 60)]
+    with ThreadPoolExecutor(4) as threads:
+        weights = [
+            kernels.prepare_linear_on(threads, features, lambda form=form: [form])
+            for features, form in enumerate(forms, 30)
+        ]
+    for form, weight in zip(forms, weights, strict=True):
+        assert same_bits(run(product_with(machine, weight, 64), x), run(product(machine, [form], 64), x))
+
+
 # -- refusals ----------------------------------------------------------------------------------------------------------
 
 
@@ -249,6 +267,16 @@ def test_codes_of_other_bits_or_groups_are_refused(bits: int, group: int) -> Non
     form = Grouped(bits, torch.zeros(4, 768, dtype=torch.uint8), torch.ones(4, 768 // group).half())
     with pytest.raises(ValueError, match=f"no format has such codes: {bits} bits by {group}"):
         NativeKernels(1).prepare_linear([form])
+
+
+def test_what_keeps_another_thread_from_packing_comes_with_the_weight() -> None:
+    def encode() -> list[LinearForm]:
+        raise MemoryError
+
+    with ThreadPoolExecutor(1) as threads:
+        weight = NativeKernels(1).prepare_linear_on(threads, 3, encode)
+    with pytest.raises(MemoryError):
+        _ = weight.parts
 
 
 @pytest.mark.parametrize(("inner", "features"), [(96, 33), (64, 34)])

@@ -1,6 +1,7 @@
 """Native kernels as a choice: for which models and machines, and what they need while weights are loaded."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +21,16 @@ LANES = 16  # head sizes and KV blocks come in whole vectors
 SPIN_US = 50  # that threads wait awake for the next step: decision 0010
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class NativeWeight:
     """A weight that only a native program reads: parts of one format each, one under the other."""
 
-    parts: tuple[Any, ...]
     features: int
+    packed: Callable[[], tuple[Any, ...]]  # waits, if another thread packs it
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return self.packed()
 
     @property
     def bytes(self) -> int:
@@ -59,6 +64,10 @@ class NativeKernels:
         self._pool = native.ThreadPool(num_threads, SPIN_US)
 
     @property
+    def num_threads(self) -> int:
+        return int(self._pool.size)
+
+    @property
     def choices(self) -> tuple[KernelChoice, ...]:
         """Every op, and why."""
         why = f"{self._why}: {self._instruction_set}"
@@ -71,7 +80,14 @@ class NativeKernels:
     def prepare_linear(self, forms: Sequence[LinearForm]) -> NativeWeight:
         """Pack the parts of a weight. The caller should drop the originals."""
         parts = tuple(self._pack(form) for form in forms)
-        return NativeWeight(parts, sum(part.features for part in parts))
+        return NativeWeight(sum(part.features for part in parts), lambda: parts)
+
+    def prepare_linear_on(
+        self, threads: Executor, features: int, encode: Callable[[], Sequence[LinearForm]]
+    ) -> NativeWeight:
+        """The same on another thread: make the forms, `features` in all, and pack them. Errors come with `parts`."""
+        packing = threads.submit(lambda: tuple(map(self._pack, encode())))
+        return NativeWeight(features, packing.result)
 
     def _pack(self, form: LinearForm) -> Any:
         weight = self._native.Weight
