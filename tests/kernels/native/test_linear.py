@@ -236,15 +236,15 @@ def test_the_smallest_and_largest_channel_scales_agree_with_float64(machine: Mac
 
 @by_format
 def test_a_weight_that_other_threads_pack_among_others_is_the_same(name: str, machine: Machine) -> None:
-    kernels, x = NativeKernels(1), draw(3, 64)
-    forms = [FORMATS[name].draw(features, 64, generator(features)) for features in range(30, 60)]
+    kernels, x = NativeKernels(1), draw(3, 128)
+    forms = [FORMATS[name].draw(features, 128, generator(features)) for features in range(30, 60)]
     with ThreadPoolExecutor(4) as threads:
         weights = [
             kernels.prepare_linear_on(threads, features, lambda form=form: [form])
             for features, form in enumerate(forms, 30)
         ]
     for form, weight in zip(forms, weights, strict=True):
-        assert same_bits(run(product_with(machine, weight, 64), x), run(product(machine, [form], 64), x))
+        assert same_bits(run(product_with(machine, weight, 128), x), run(product(machine, [form], 128), x))
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
