@@ -81,6 +81,8 @@ def main(endpoint: str, parent: int, *, import_torch: bool) -> int:
             logger.error("engine failed", exc_info=True)
             channel.send(Fatal(f"engine failed: {type(error).__name__}", "see the engine's log", 1))
             return 1
+        finally:
+            gc.unfreeze()  # or the interpreter would leave it all behind, of which the native module warns
     return 0
 
 
