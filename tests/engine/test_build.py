@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,6 +17,8 @@ from dayzero.core.spec import EngineConfig, EngineSpec
 from dayzero.engine.build import build_engine, plan_engine
 from dayzero.engine.engine import Engine
 from dayzero.errors import CheckpointError, ConfigError, UnsupportedModel
+from dayzero.kernels.native import extension
+from dayzero.kernels.native.extension import best_instruction_set
 from dayzero.kernels.onednn import packing_works
 from dayzero.wire.messages import Submit
 from tests.golden.tiny import TINY, VOCAB_SIZE, save
@@ -153,6 +156,59 @@ def test_loading_is_reported_to_the_last_tensor(folder: Path) -> None:
 def test_what_cannot_be_served_is_refused(folder: Path, change: dict[str, object], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         plan_engine(config(folder, **change))
+
+
+NEEDS_NATIVE = "precision {} needs native kernels: {}\nhint: leave out --precision{}$"
+IN_BFLOAT16 = "native kernels compute in bfloat16, not in float32"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kernels": "abacus"}, "kernels not known: abacus\nhint: known: auto, native, torch$"),
+        ({"precision": "fp3"}, "precision not supported: fp3\nhint: known: auto, bf16, "),
+        ({"kernels": "native", "dtype": "float32"}, f"native kernels cannot serve this model here: {IN_BFLOAT16}"),
+        (
+            {"kernels": "native", "block_size": 8},
+            "native kernels cannot serve this model here: .*8 is no multiple of 16",
+        ),
+        *(
+            (
+                {"precision": name, "kernels": "torch"},
+                NEEDS_NATIVE.format(name, "torch was asked for", ", or --kernels torch"),
+            )
+            for name in ("int8", "nvfp4", "as-stored")
+        ),
+        *(
+            ({"precision": name, "dtype": "float32"}, NEEDS_NATIVE.format(name, IN_BFLOAT16, ""))
+            for name in ("bf16", "int8", "nvfp4", "as-stored")
+        ),
+    ],
+    ids=str,
+)
+def test_kernels_and_precisions_that_cannot_be_had_are_refused_by_name_with_the_reason(
+    folder: Path, change: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        plan_engine(config(folder, **change))
+
+
+@pytest.mark.skipif(best_instruction_set()[0] is None, reason=best_instruction_set()[1])
+def test_codes_as_they_are_stored_are_refused_where_there_are_none(folder: Path) -> None:
+    with pytest.raises(ConfigError, match=r"precision as-stored: this checkpoint has no codes \(.*\)\nhint: leave out"):
+        plan_engine(config(folder, precision="as-stored"))
+
+
+def test_what_the_extension_lacks_is_the_reason_why_native_kernels_or_a_precision_are_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a processor that none of its code can run on."""
+    monkeypatch.setattr(extension, "_MODULE", SimpleNamespace(missing=lambda name: f"what {name} has"))
+    with pytest.raises(ConfigError, match=r"cannot serve this model here: .*native/avx512 needs what avx512 has"):
+        plan_engine(config(folder, kernels="native"))
+    with pytest.raises(ConfigError, match=r"precision nvfp4 needs native kernels: .*native/avx2 needs what avx2 has"):
+        plan_engine(config(folder, precision="nvfp4"))
+    assert plan_engine(config(folder)).precision == "bf16"
 
 
 def test_an_architecture_that_is_not_known_is_refused_with_those_that_are(folder: Path, tmp_path: Path) -> None:

@@ -1,14 +1,20 @@
 """`dayzero doctor`: what this machine has, which kernel serves each op and why, what a model would need."""
 
 import platform
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from dayzero.cli.progress import Bars
+from dayzero.errors import ConfigError
 from dayzero.workshop.bench.provenance import cpuinfo, processor
+
+if TYPE_CHECKING:
+    from dayzero.engine.build import EnginePlan
 
 FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8")
 
@@ -42,6 +48,7 @@ def doctor(
             ("torch uses", torch.backends.cpu.get_cpu_capability()),
         ],
     )
+    _print_native(console)
     with Bars() as bars:
         path = locate(model, offline=offline, progress=bars)
     plan = plan_engine(EngineConfig(model=str(path), dtype=dtype, precision=precision, kernels=kernels))
@@ -57,13 +64,54 @@ def doctor(
             ("KV pool", f"{plan.memory.kv_bytes / 2**30:.2f} GiB, committed as it fills"),
         ],
     )
+    _table(console, "precisions", list(_precisions(plan)))
     table = Table("op", "kernel", "because", title="kernels", title_justify="left")
     for choice in plan.kernels.choices:
         table.add_row(choice.op, choice.implementation, choice.reason)
     console.print(table)
 
 
-def _table(console: Console, title: str, rows: list[tuple[str, str]]) -> None:
+def _print_native(console: Console) -> None:
+    """For which instruction sets there is native code, and which of it cannot run here."""
+    from dayzero.kernels.native.extension import best_instruction_set, lacking
+
+    sets = lacking()
+    if not sets:
+        console.print(best_instruction_set()[1], soft_wrap=True)
+        return
+    rows = [(f"native/{name}", f"refused: needs {missing}" if missing else "can run") for name, missing in sets.items()]
+    _table(console, "native kernels", rows)
+
+
+def _precisions(plan: "EnginePlan") -> Iterator[tuple[str, str, str]]:
+    """Each, what the weights would take in it, and why it is served, how it can be, or why it cannot."""
+    from dayzero.engine.build import resolve_precision
+    from dayzero.quant.precision import PRECISIONS, weight_bytes
+
+    names = [name for name in PRECISIONS if name != "auto"]
+    if plan.precision not in names:  # torch's kernels in float32
+        yield plan.precision, f"{plan.weight_bytes / 2**20:.0f} MiB", _why_chosen(plan)
+    for name in names:
+        config = msgspec.structs.replace(plan.config, precision=name)
+        try:
+            resolve_precision(config, plan.checkpoint, plan.shape.heads, plan.kernels)
+        except ConfigError as error:
+            yield name, "", f"refused: {error.message}"
+        else:
+            num_bytes = weight_bytes(name, plan.checkpoint.tensors.values(), plan.dtype)
+            note = _why_chosen(plan) if name == plan.precision else f"--precision {name}"
+            yield name, f"{num_bytes / 2**20:.0f} MiB", note
+
+
+def _why_chosen(plan: "EnginePlan") -> str:
+    if plan.config.precision != "auto":
+        return "chosen: asked for"
+    if not plan.kernels.choices[0].implementation.startswith("native/"):
+        return "chosen: torch's kernels compute in nothing else"
+    return f"chosen: the checkpoint has {'codes' if plan.precision == 'as-stored' else 'no codes'} of its own"
+
+
+def _table(console: Console, title: str, rows: Sequence[tuple[str, ...]]) -> None:
     table = Table(title=title, title_justify="left", show_header=False)
     for row in rows:
         table.add_row(*row)

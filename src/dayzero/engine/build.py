@@ -21,8 +21,8 @@ from dayzero.engine.resolve import Memory, memory
 from dayzero.engine.runner import ModelRunner
 from dayzero.engine.scheduler import Scheduler, SchedulerLimits
 from dayzero.errors import ConfigError
-from dayzero.kernels.attention import KV_ALIGN
-from dayzero.kernels.choose import choose
+from dayzero.kernels.attention import KV_ALIGN, HeadLayout
+from dayzero.kernels.choose import choose, why_not_native
 from dayzero.kernels.native.backend import NativeKernels
 from dayzero.kernels.registry import Kernels
 from dayzero.kv.cache import KVCache
@@ -70,7 +70,7 @@ def plan_engine(config: EngineConfig) -> EnginePlan:
     shape = family.parse(checkpoint.config)
     groups = family.groups(shape, dtype.itemsize)
     kernels = choose(dtype, shape.heads, config.block_size, threads, config.kernels)
-    precision = _precision(config, checkpoint, kernels)
+    precision = resolve_precision(config, checkpoint, shape.heads, kernels)
     weight_bytes = precisions.weight_bytes(precision, checkpoint.tensors.values(), dtype)
     sizes = memory(config, groups, model_context=shape.max_context, weight_bytes=weight_bytes, machine=here)
     return EnginePlan(
@@ -88,17 +88,19 @@ def plan_engine(config: EngineConfig) -> EnginePlan:
     )
 
 
-def _precision(config: EngineConfig, checkpoint: Checkpoint, kernels: Kernels | NativeKernels) -> str:
-    """Of products. torch's kernels compute in the dtype and nothing else."""
-    if config.precision not in precisions.PRECISIONS:
-        raise ConfigError(
-            f"precision not supported: {config.precision}", hint="known: " + ", ".join(precisions.PRECISIONS)
-        )
+def resolve_precision(
+    config: EngineConfig, checkpoint: Checkpoint, heads: HeadLayout, kernels: Kernels | NativeKernels
+) -> str:
+    """Of products. torch's kernels compute in the dtype and nothing else. Raises ConfigError for what cannot be had."""
+    asked = config.precision
+    if asked not in precisions.PRECISIONS:
+        raise ConfigError(f"precision not supported: {asked}", hint="known: " + ", ".join(precisions.PRECISIONS))
     if isinstance(kernels, NativeKernels):
-        return precisions.resolve(config.precision, checkpoint.tensors)
-    if config.precision not in ("auto", "bf16") or (config.precision == "bf16" and config.dtype != "bfloat16"):
-        why = next(choice.reason for choice in kernels.choices if choice.op == "linear")
-        raise ConfigError(f"precision {config.precision} needs native kernels: {why}", hint="leave out --precision")
+        return precisions.resolve(asked, checkpoint.tensors)
+    if asked not in ("auto", "bf16") or (asked == "bf16" and config.dtype != "bfloat16"):
+        why_not = why_not_native(DTYPES[config.dtype], heads, config.block_size, config.kernels)
+        other = ", or --kernels torch" if config.kernels == "torch" else ""
+        raise ConfigError(f"precision {asked} needs native kernels: {why_not}", hint=f"leave out --precision{other}")
     return "bf16" if config.dtype == "bfloat16" else config.dtype
 
 

@@ -19,7 +19,7 @@ def choose(
     """The kernels of an engine. Raises ConfigError for native ones that cannot serve it."""
     if wish not in WISHES:
         raise ConfigError(f"kernels not known: {wish}", hint="known: " + ", ".join(WISHES))
-    why_not = "torch was asked for" if wish == "torch" else obstacle(dtype, heads, block_size)
+    why_not = why_not_native(dtype, heads, block_size, wish)
     if not why_not:
         return NativeKernels(num_threads)
     if wish == "native":
@@ -27,6 +27,11 @@ def choose(
     kernels = select(dtype, heads)
     told = tuple(_with_note(choice, why_not) if choice.op == "linear" else choice for choice in kernels.choices)
     return dataclasses.replace(kernels, choices=told)
+
+
+def why_not_native(dtype: torch.dtype, heads: HeadLayout, block_size: int, wish: str = "auto") -> str:
+    """What keeps native kernels from serving; empty if they do."""
+    return "torch was asked for" if wish == "torch" else obstacle(dtype, heads, block_size)
 
 
 def _with_note(choice: KernelChoice, note: str) -> KernelChoice:

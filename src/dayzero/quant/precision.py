@@ -12,6 +12,7 @@ from itertools import groupby
 import torch
 
 from dayzero.checkpoint.tensor import StoredTensor
+from dayzero.errors import ConfigError
 from dayzero.kernels.weights import GROUP, Grouped, LinearForm
 from dayzero.quant.codes import CODED_FORMATS, grouped
 from dayzero.quant.dequantize import dequantize_into
@@ -24,7 +25,15 @@ PRECISIONS = ("auto", "bf16", "int8", "nvfp4", "as-stored")
 
 
 def resolve(asked: str, stored: Mapping[str, StoredTensor]) -> str:
-    """What `auto` means for a checkpoint: its own codes if it has any, else bf16."""
+    """What `auto` means for a checkpoint: its own codes if it has any, else bf16.
+
+    Raises ConfigError for `as-stored` where nothing is stored in codes.
+    """
+    if asked == "as-stored" and not any(tensor.format in (*CODED_FORMATS, "Q6_K") for tensor in stored.values()):
+        formats = ", ".join(sorted({tensor.format for tensor in stored.values()}))
+        raise ConfigError(
+            f"precision as-stored: this checkpoint has no codes ({formats})", hint="leave out --precision"
+        )
     if asked != "auto":
         return asked
     return "as-stored" if any(tensor.format in CODED_FORMATS for tensor in stored.values()) else "bf16"

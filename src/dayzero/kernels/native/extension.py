@@ -34,3 +34,8 @@ def best_instruction_set() -> tuple[str | None, str]:
             return name, ""
         lacking.append(f"native/{name} needs {missing}")
     return None, "; ".join(lacking)
+
+
+def lacking() -> dict[str, str]:
+    """For each instruction set that the extension has code for, what this processor lacks; empty if nothing."""
+    return {} if _MODULE is None else {name: _MODULE.missing(name) for name in INSTRUCTION_SETS}
