@@ -52,7 +52,7 @@ def obstacle(dtype: torch.dtype, heads: HeadLayout, block_size: int) -> str:
 class NativeKernels:
     """One pool of threads and the code for one instruction set: the named one, or the best that can run here."""
 
-    def __init__(self, num_threads: int, instruction_set: str | None = None) -> None:
+    def __init__(self, num_threads: int, instruction_set: str | None = None, *, spin_us: int = SPIN_US) -> None:
         native, (best, why_not) = module(), best_instruction_set()
         assert native is not None, why_not
         name = instruction_set or best
@@ -61,7 +61,7 @@ class NativeKernels:
         self._native: Any = native
         self._instruction_set = name
         self._why = "asked for" if instruction_set else "the best instruction set that this processor has"
-        self._pool = native.ThreadPool(num_threads, SPIN_US)
+        self._pool = native.ThreadPool(num_threads, spin_us)
 
     @property
     def num_threads(self) -> int:
