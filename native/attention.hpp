@@ -1,17 +1,19 @@
 // Attention of a tile of query rows over one request's KV, and how a block of the pool is laid out.
 //
-// The rule: a row at position p sees the keys of its request at positions [max(0, p - window + 1), p], in tiles of 64 at
-// multiples of 64. Tile by tile, in ascending order, the scores of all its keys become weights exp(score - the largest
-// so far), what was summed before is scaled down if a larger one came, and values are added in ascending order of keys.
-// Nothing else has a say: neither the rows beside it, nor the chunk it came in, nor a key that it does not see. Rows
-// that are computed together may add values of unseen keys at the weight 0, which changes nothing unless such a value
-// is not finite; a line that comes out so is computed again by itself.
+// The rule: a row at position p sees the keys of its request at positions [max(0, p - window + 1), p]. They are cut into
+// parts of 512 and those into tiles of 64, at multiples of 512 and 64. Within a part, tile by tile in ascending order, the
+// scores of all keys of a tile become weights exp(score - the largest so far), what was summed before is scaled down if a
+// larger one came, and values are added in ascending order of keys. The sums of parts are folded in ascending order.
+// Nothing else has a say: neither the rows beside it, nor the chunk it came in, nor a key that it does not see, nor who
+// computed which part. Rows that are computed together may add values of unseen keys at the weight 0, which changes
+// nothing unless such a value is not finite; a line that comes out so is computed again by itself.
 //
 // A block holds S tokens of G heads (S a multiple of 16). First K, for each head and 16 tokens as pairs of features
 // [D / 2][16 tokens][2], which is the layout of a weight panel: scores of 16 keys come out of one register. Then V, for
 // each head token by token [S][D].
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "step.hpp"
@@ -19,6 +21,7 @@
 namespace dayzero {
 
 constexpr int kKeyTile = 64;  // keys that are scored together; tiles lie at multiples of it, whatever a step holds
+constexpr int kKeyPart = 512;  // keys whose sums begin anew, likewise: threads may share what a row sees
 
 struct KVShape {
     int block_size, num_kv_heads, head_dim;
@@ -33,9 +36,9 @@ struct KVShape {
     }
 };
 
-// Rows [first_row, first_row + num_rows) of a request that attend to one KV head; each row is `queries_per_kv` heads.
+// Consecutive rows of a request that attend to one KV head; each row is `queries_per_kv` lines, one for each query head.
 struct Attend {
-    const float* q;  // head `kv_head * queries_per_kv` of the first row
+    const float* q;  // the first line of the first row
     int64_t q_stride;  // floats between rows
     float* out;
     int64_t out_stride;
@@ -49,11 +52,26 @@ struct Attend {
     KVShape shape;
     int kv_head;
     uint8_t* scratch;  // attend_scratch_bytes
+
+    int lines() const { return num_rows * queries_per_kv; }
 };
 
+// The parts of keys that rows at [first_position, last_position] see. Functions here are static: units of instruction
+// sets call them, and no copy of theirs may become that of others.
+struct KeyParts {
+    int first, stop;
+};
+
+static inline KeyParts key_parts(int first_position, int last_position, int window) {
+    return {window ? std::max(0, first_position - window + 1) / kKeyPart : 0, last_position / kKeyPart + 1};
+}
+
+// Of the sums that lines have found in a part: values, maxima and totals.
+static inline int64_t part_bytes(int lines, int head_dim) { return (lines * (head_dim * 4LL + 8) + 63) / 64 * 64; }
+
 inline int64_t attend_scratch_bytes(int rows, int queries_per_kv, int head_dim) {
-    const int64_t lines = static_cast<int64_t>(rows) * queries_per_kv;
-    return lines * (head_dim * (2 + 4) + 8);  // q as bfloat16, the running sums, maxima and totals
+    const int lines = rows * queries_per_kv;
+    return 2 * part_bytes(lines, head_dim) + lines * head_dim * 2LL;  // and the queries as bfloat16
 }
 
 }  // namespace dayzero

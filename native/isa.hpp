@@ -114,6 +114,9 @@ struct Isa {
     void (*write_kv)(const float* k, const float* v, uint16_t* block, int offset, int block_size, int num_kv_heads,
                      int head_dim);
     void (*attend)(const Attend& call);
+    // The same in pieces: a part of the keys, and what was found in all parts, part_bytes each, from first to last.
+    void (*attend_part)(const Attend& call, int part, uint8_t* found);
+    void (*attend_parts)(const Attend& call, uint8_t* found, int num_parts);
 };
 
 // What this processor lacks for a table, null if nothing: only then may the table be used.

@@ -264,8 +264,8 @@ class RopeAndWriteKV final : public Op {
 class Attention final : public Op {
   public:
     Attention(Program& p, int qkv, int out, float scale, int window, int num_heads, const KVPool& pool)
-        : isa_(p.isa()), qkv_(p.buffer(qkv)), out_(p.buffer(out)), scale_(scale), window_(window),
-          queries_(num_heads / pool.shape.num_kv_heads), pool_(pool) {}
+        : isa_(p.isa()), num_threads_(p.num_threads()), qkv_(p.buffer(qkv)), out_(p.buffer(out)), scale_(scale),
+          window_(window), queries_(num_heads / pool.shape.num_kv_heads), pool_(pool) {}
 
     int64_t scratch_bytes(const Step&) const override {
         return attend_scratch_bytes(kRows, queries_, pool_.shape.head_dim);
@@ -274,54 +274,118 @@ class Attention final : public Op {
     void prepare(const Step& step) override {
         check_blocks(step, pool_);
         items_.clear();
+        int most_parts = 1;
         for (int request = 0; request < step.num_requests; ++request) {
             const int stop = step.query_starts[request + 1];
             for (int row = step.query_starts[request]; row < stop; row += kRows) {
-                items_.push_back({request, row, std::min(kRows, stop - row)});
+                const int num_rows = std::min(kRows, stop - row), first = step.positions[row];
+                const KeyParts parts = key_parts(first, first + num_rows - 1, window_);
+                items_.push_back({request, row, num_rows, parts});
+                most_parts = std::max(most_parts, parts.stop - parts.first);
             }
         }
+        const int num_kv_heads = pool_.shape.num_kv_heads;
+        is_split_ = num_threads_ > 1 && most_parts > 1 &&
+                    static_cast<int>(items_.size()) * num_kv_heads < kShares * num_threads_;
+        if (is_split_) split();
     }
 
     void run(const Step& step, const Worker& worker) override {
         const int num_kv_heads = pool_.shape.num_kv_heads;
+        if (is_split_) {
+            for (int start, stop; take(1, static_cast<int>(pieces_.size()), start, stop);) {
+                run_piece(step, worker, pieces_[start]);
+            }
+            return;
+        }
         const int count = static_cast<int>(items_.size()) * num_kv_heads;
         for (int start, stop; take(1, count, start, stop);) {
             // The last rows of a request see most: they come first.
             const Item& item = items_[items_.size() - 1 - start / num_kv_heads];
-            const int kv_head = start % num_kv_heads;
-            const int64_t head = static_cast<int64_t>(kv_head) * queries_ * pool_.shape.head_dim;
-            const BlockTables& group = step.groups[pool_.group];
-            // q lies in a wider row than out: the inner loop is told where each begins.
-            isa_.attend({.q = qkv_.row(item.row) + head,
-                         .q_stride = qkv_.width,
-                         .out = out_.row(item.row) + head,
-                         .out_stride = out_.width,
-                         .num_rows = item.num_rows,
-                         .first_position = step.positions[item.row],
-                         .queries_per_kv = queries_,
-                         .scale = scale_,
-                         .window = window_,
-                         .pool = pool_.blocks,
-                         .table = group.tables + static_cast<int64_t>(item.request) * group.stride,
-                         .shape = pool_.shape,
-                         .kv_head = kv_head,
-                         .scratch = worker.scratch});
+            isa_.attend(call(step, worker, item, start % num_kv_heads));
         }
     }
 
   private:
     static constexpr int kRows = 32;
+    static constexpr int kShares = 4;  // of each thread, or items are split
 
     struct Item {
         int request, row, num_rows;
+        KeyParts parts;
     };
 
+    // A part of an item's keys for one KV head. Whoever ends the last one folds them all.
+    struct Piece {
+        int item, kv_head, part;
+        int64_t found;  // bytes before what the first part of the item and head finds
+    };
+
+    void split() {
+        pieces_.clear();
+        int64_t bytes = 0;
+        for (size_t i = 0; i < items_.size(); ++i) {
+            const Item& item = items_[i];
+            for (int head = 0; head < pool_.shape.num_kv_heads; ++head) {
+                for (int part = item.parts.first; part < item.parts.stop; ++part) {
+                    pieces_.push_back({static_cast<int>(i), head, part, bytes});
+                }
+                bytes += found_bytes(item) * (item.parts.stop - item.parts.first);
+            }
+        }
+        found_.reserve(bytes);
+        const size_t counters = items_.size() * static_cast<size_t>(pool_.shape.num_kv_heads);
+        if (counters > left_.size()) left_ = std::vector<std::atomic<int>>(counters);
+        for (size_t i = 0; i < counters; ++i) {
+            const KeyParts& parts = items_[i / static_cast<size_t>(pool_.shape.num_kv_heads)].parts;
+            left_[i].store(parts.stop - parts.first, std::memory_order_relaxed);
+        }
+    }
+
+    int64_t found_bytes(const Item& item) const { return part_bytes(item.num_rows * queries_, pool_.shape.head_dim); }
+
+    void run_piece(const Step& step, const Worker& worker, const Piece& piece) {
+        const Item& item = items_[static_cast<size_t>(piece.item)];
+        const Attend attend = call(step, worker, item, piece.kv_head);
+        uint8_t* found = found_.data() + piece.found;
+        isa_.attend_part(attend, piece.part, found + (piece.part - item.parts.first) * found_bytes(item));
+        auto& left = left_[static_cast<size_t>(piece.item * pool_.shape.num_kv_heads + piece.kv_head)];
+        if (left.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+            isa_.attend_parts(attend, found, item.parts.stop - item.parts.first);
+        }
+    }
+
+    Attend call(const Step& step, const Worker& worker, const Item& item, int kv_head) const {
+        const int64_t head = static_cast<int64_t>(kv_head) * queries_ * pool_.shape.head_dim;
+        const BlockTables& group = step.groups[pool_.group];
+        // q lies in a wider row than out: the inner loop is told where each begins.
+        return {.q = qkv_.row(item.row) + head,
+                .q_stride = qkv_.width,
+                .out = out_.row(item.row) + head,
+                .out_stride = out_.width,
+                .num_rows = item.num_rows,
+                .first_position = step.positions[item.row],
+                .queries_per_kv = queries_,
+                .scale = scale_,
+                .window = window_,
+                .pool = pool_.blocks,
+                .table = group.tables + static_cast<int64_t>(item.request) * group.stride,
+                .shape = pool_.shape,
+                .kv_head = kv_head,
+                .scratch = worker.scratch};
+    }
+
     const Isa& isa_;
+    const int num_threads_;
     Buffer &qkv_, &out_;
     float scale_;
     int window_, queries_;
     KVPool pool_;
     std::vector<Item> items_;
+    bool is_split_ = false;
+    std::vector<Piece> pieces_;
+    std::vector<std::atomic<int>> left_;  // pieces of each item and head that nobody has ended
+    AlignedBytes found_;
 };
 
 }  // namespace

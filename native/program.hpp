@@ -77,6 +77,7 @@ class Program {
     void add(std::unique_ptr<Op> op) { ops_.push_back(std::move(op)); }
     int num_ops() const { return static_cast<int>(ops_.size()); }
     const Isa& isa() const { return isa_; }
+    int num_threads() const { return pool_.size(); }
 
     void read(const int32_t* flat, int64_t length);  // the step that the next runs compute
     void run();

@@ -96,6 +96,25 @@ def test_neither_blocks_nor_threads_change_a_bit(machine: Machine, window: int |
             assert same_bits(out, one)
 
 
+@pytest.mark.parametrize("window", [None, 30, 600])
+@pytest.mark.parametrize("heads", [HEADS[0], HEADS[2], HEADS[5]], ids=lambda h: f"{h.num_heads}-{h.num_kv_heads}")
+def test_keys_of_several_parts_agree_with_float64_and_give_a_row_the_same_bits_however_they_are_shared(
+    machine: Machine, heads: HeadLayout, window: int | None
+) -> None:
+    """One row alone is split among threads, by parts of 512 keys; a row in company is not."""
+    stored = Stored(heads, [1300, *[20] * 16])
+    reader = Reader(machine, stored, window)
+    company = [Span(request, 19, 1) for request in range(1, 17)]
+    whole = Span(0, 0, 1300)
+    together = reader([whole])[0]
+    expected32 = stored.judge(whole, window, torch.float32)
+    assert_as_accurate(together, expected32, stored.judge(whole, window, torch.float64))
+    for first, rows in [(511, 1), (512, 1), (1023, 2), (1024, 1), (1100, 33), (1299, 1)]:
+        span = Span(0, first, rows)
+        for spans in ([span], [span, *company]):
+            assert same_bits(reader(spans)[0], together[first : first + rows]), (span, len(spans))
+
+
 @by_heads
 @pytest.mark.parametrize("window", [1, 16, 50, 100])
 def test_blocks_that_left_the_window_are_not_read(machine: Machine, heads: HeadLayout, window: int) -> None:
@@ -187,14 +206,13 @@ def test_a_value_that_is_not_finite_harms_only_its_feature_of_rows_that_see_it(
 
 
 def test_rows_before_a_poisoned_token_keep_their_bits_in_every_chunk(machine: Machine) -> None:
-    stored = Stored(HEADS[2], [300])
-    whole = [Span(0, 0, 300)]
-    clean = Reader(machine, stored)(whole)[0]
-    stored.k[0][150:], stored.v[0][150:] = NAN, NAN
+    stored = Stored(HEADS[2], [700])
+    clean = Reader(machine, stored)([Span(0, 0, 700)])[0]
+    stored.k[0][650:], stored.v[0][650:] = NAN, NAN
     reader = Reader(machine, stored)
-    for first, rows in [(0, 300), (0, 151), (120, 31), (145, 8), (128, 64), (149, 33)]:
+    for first, rows in [(0, 700), (0, 651), (620, 31), (645, 8), (628, 64), (649, 33)]:
         (out,) = reader([Span(0, first, rows)])
-        sound = max(0, 150 - first)
+        sound = max(0, 650 - first)
         assert same_bits(out[:sound], clean[first : first + sound])
         assert not out[sound:].isfinite().any()
 
