@@ -1,6 +1,12 @@
 """The in-process API on the embedded model."""
 
+import contextlib
+import signal
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -81,6 +87,51 @@ def test_leaving_a_stream_frees_what_it_held(llm: LLM) -> None:
     llm.generate("x", max_tokens=1)
     assert not llm._engine.has_work
     assert llm._engine._scheduler.load().kv_blocks_used == 0
+
+
+def test_an_interrupt_wherever_it_comes_leaves_nothing_in_the_engine(llm: LLM) -> None:
+    def answer() -> str:
+        return "".join(delta.text for delta in llm.stream("One, two,", max_tokens=3, temperature=0.0))
+
+    expected = answer()
+    num_calls = calls_until_interrupted(answer, at=0)
+    num_interrupted = 0
+    for at in range(1, num_calls, num_calls // 60):
+        with contextlib.suppress(KeyboardInterrupt):
+            calls_until_interrupted(answer, at=at)
+            num_interrupted -= 1
+        num_interrupted += 1
+        assert not llm._engine._scheduler.has_work, at
+        assert llm._engine._scheduler.load().kv_blocks_used == 0, at
+    assert num_interrupted > 50
+    assert answer() == expected
+
+
+def calls_until_interrupted(work: Callable[[], object], *, at: int) -> int:
+    """Press Ctrl-C at the given call of a Python function, if there are so many; returns how many there were."""
+    calls = 0
+
+    def count(_: FrameType, event: str, __: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+        if calls == at:
+            sys.setprofile(None)
+            signal.raise_signal(signal.SIGINT)
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.setprofile(count)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+        signal.signal(signal.SIGINT, before)
+    return calls
+
+
+def test_an_interrupt_in_another_thread_than_the_first_is_none_of_its_business(llm: LLM) -> None:
+    with ThreadPoolExecutor(1) as threads:
+        (result,) = threads.submit(llm.generate, "The capital of France is", max_tokens=1, temperature=0.0).result()
+    assert result.text == " Paris"
 
 
 def test_a_stop_string_ends_the_text_and_the_tokens_with_it(llm: LLM) -> None:

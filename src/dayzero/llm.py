@@ -8,9 +8,12 @@ One `LLM` belongs to one thread. Requests that are given together, and streams t
 
 import operator
 import secrets
+import signal
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -103,10 +106,9 @@ class Result:
 class _Running:
     """A choice on its way."""
 
-    request_id: RequestId
-    prompt: list[int]
+    submit: Submit
     stream: ChoiceStream
-    events: deque[TokenEvent]
+    events: deque[TokenEvent] = field(default_factory=deque)
 
 
 class LLM:
@@ -161,8 +163,9 @@ class LLM:
     def stream(self, prompt: Prompt | Messages, **options: Unpack[SamplingOptions]) -> Iterator[Delta]:
         """Yield the text of one choice as it comes. Leaving the iterator early ends the request."""
         tokens = self._encode_chat(prompt, None) if _is_chat(prompt) else self._encode(prompt)  # type: ignore[arg-type]
-        running = self._submit(tokens, _fields(options), choice=0)
+        running = self._prepared(tokens, _fields(options), choice=0)
         try:
+            self._enter(running)
             while not running.stream.is_finished:
                 delta = running.stream.push(self._next_event(running))
                 if delta is not None:
@@ -182,16 +185,14 @@ class LLM:
 
     def _finish(self, prompts: Sequence[list[int]], fields: "_Fields") -> list[Result]:
         choices = terms_of(fields, Limits()).num_choices
-        running: list[_Running] = []
+        running = [self._prepared(prompt, fields, choice=choice) for prompt in prompts for choice in range(choices)]
         try:
-            for prompt in prompts:
-                running.extend(self._submit(prompt, fields, choice=choice) for choice in range(choices))
+            self._enter(*running)
             return [self._result(one) for one in running]
         finally:
-            for one in running:
-                self._leave(one)
+            self._leave(*running)
 
-    def _submit(self, prompt: list[int], fields: "_Fields", *, choice: int) -> _Running:
+    def _prepared(self, prompt: list[int], fields: "_Fields", *, choice: int) -> _Running:
         check_prompt(prompt, self.spec.vocab_size)
         terms = terms_of(fields, Limits())
         max_tokens = resolve_max_tokens(
@@ -210,32 +211,37 @@ class LLM:
             logprobs=fields.logprobs,
             prompt_logprobs=fields.prompt_logprobs,
         )
-        request_id = secrets.randbits(63)
-        rules = StreamRules(stops=terms.stops)
-        running = _Running(request_id, prompt, ChoiceStream(choice, self.tokenizer, rules), deque())
-        self._running[request_id] = running
-        self._queue[request_id] = Submit(
-            request_id=request_id,
+        submit = Submit(
+            request_id=secrets.randbits(63),
             prompt=prompt,
             params=params,
             salt=self._salt,
             policy_version=self.spec.policy_version,
             choice=choice,
         )
-        return running
+        return _Running(submit, ChoiceStream(choice, self.tokenizer, StreamRules(stops=terms.stops)))
+
+    def _enter(self, *entering: _Running) -> None:
+        for one in entering:
+            self._running[one.submit.request_id] = one
+            self._queue[one.submit.request_id] = one.submit
 
     def _next_event(self, running: _Running) -> TokenEvent:
         """The request's next event; everyone else's are kept for them."""
         while not running.events:
-            self._feed_engine()
-            report = self._engine.step()
-            assert report is not None, "a request without its terminal event"
-            for event in report.events:
-                self._num_submitted -= event.finish is not None
-                owner = self._running.get(event.request_id)
-                if owner is not None:
-                    owner.events.append(event)
+            with _interrupts_wait():
+                self._step()
         return running.events.popleft()
+
+    def _step(self) -> None:
+        self._feed_engine()
+        report = self._engine.step()
+        assert report is not None, "a request without its terminal event"
+        for event in report.events:
+            self._num_submitted -= event.finish is not None
+            owner = self._running.get(event.request_id)
+            if owner is not None:
+                owner.events.append(event)
 
     def _feed_engine(self) -> None:
         """Submit what is queued, in order, as far as an engine has places."""
@@ -262,7 +268,7 @@ class LLM:
         return Result(
             text="".join(texts),
             token_ids=token_ids[:kept],
-            prompt_token_ids=running.prompt,
+            prompt_token_ids=running.submit.prompt,
             finish_reason=finish,
             choice=running.stream.index,
             logprobs=logprobs[:kept] or None,
@@ -270,10 +276,33 @@ class LLM:
             cached_tokens=running.stream.cached_tokens,
         )
 
-    def _leave(self, running: _Running) -> None:
-        self._running.pop(running.request_id, None)
-        if self._queue.pop(running.request_id, None) is None:
-            self._engine.abort(running.request_id)
+    def _leave(self, *leaving: _Running) -> None:
+        """A no-op for those that have left, or never entered."""
+        with _interrupts_wait():
+            for one in leaving:
+                self._running.pop(one.submit.request_id, None)
+                if self._queue.pop(one.submit.request_id, None) is None:
+                    self._engine.abort(one.submit.request_id)
+
+
+@contextmanager
+def _interrupts_wait() -> Iterator[None]:
+    """Let Ctrl-C wait for the end of the block: an engine that is left in the middle of a step is of no more use.
+
+    In the main thread, the only one that Ctrl-C interrupts, and unless it does nothing there anyway.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        yield
+        return
+    came: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if came:
+            handler(signal.SIGINT, None)
 
 
 class _Fields(GenerationFields, frozen=True, kw_only=True):

@@ -110,10 +110,12 @@ def terminal(*arguments: str) -> Iterator[tuple[Terminal, subprocess.Popen[bytes
         os.close(ours)
 
 
-# The terminal must be the process's own for its Ctrl-C to arrive.
+# The terminal must be the process's own for its Ctrl-C to arrive, and tests that run in the background, as of a script,
+# hand down that Ctrl-C is ignored.
 START = """
-import fcntl, sys, termios
+import fcntl, signal, sys, termios
 fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from dayzero.cli.main import run
 sys.argv[0] = "dayzero"
 run()
