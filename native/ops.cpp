@@ -157,7 +157,7 @@ class Linear final : public Op {
     }
 
     int64_t scratch_bytes(const Step& step) const override {
-        return std::min(kAlone, rows_of(step, rows_)) * row_bytes_;
+        return gathered_bytes() + std::min(kAlone, rows_of(step, rows_)) * row_bytes_;
     }
 
     void run(const Step& step, const Worker& worker) override {
@@ -166,10 +166,10 @@ class Linear final : public Op {
         const int64_t row_bytes = row_bytes_;
         uint8_t* packed = packed_.data();
         if (rows <= kAlone) {  // cheaper to pack than to meet
-            packed = worker.scratch;
-            for (int r = 0; r < rows; ++r) pack(r, packed + r * row_bytes);
+            packed = worker.scratch + gathered_bytes();
+            for (int r = 0; r < rows; ++r) pack(r, worker.scratch, packed + r * row_bytes);
         } else {
-            each_row(rows, worker, [&](int r) { pack(r, packed + r * row_bytes); });
+            each_row(rows, worker, [&](int r) { pack(r, worker.scratch, packed + r * row_bytes); });
             worker.pool.barrier();
         }
         const int panels = weight_.num_panels();
@@ -195,12 +195,21 @@ class Linear final : public Op {
     static constexpr int kAlone = 4;
     static constexpr int kShares = 4;  // of each thread: one that is late leaves some to others
 
-    void pack(int r, uint8_t* to) const {
+    // Of a row in the order of a weight that has one.
+    int64_t gathered_bytes() const { return (static_cast<int64_t>(weight_.order.size()) * 4 + 63) / 64 * 64; }
+
+    void pack(int r, uint8_t* scratch, uint8_t* to) const {
+        const float* x = x_.row(r);
+        if (!weight_.order.empty()) {
+            auto* gathered = reinterpret_cast<float*>(scratch);
+            for (int k = 0; k < weight_.inner; ++k) gathered[k] = x[weight_.order[static_cast<size_t>(k)]];
+            x = gathered;
+        }
         const int group = layout(weight_.format).activation_group;
         if (group) {
-            isa_.pack_int8(x_.row(r), weight_.inner, weight_.padded_inner, group, to);
+            isa_.pack_int8(x, weight_.inner, weight_.padded_inner, group, to);
         } else {
-            isa_.pack_bf16(x_.row(r), weight_.inner, weight_.padded_inner, to);
+            isa_.pack_bf16(x, weight_.inner, weight_.padded_inner, to);
         }
     }
 

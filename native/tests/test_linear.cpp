@@ -54,7 +54,7 @@ Drawn draw_grouped(Format format, int n, int k, Random& random) {
         const double zero = at.low == Low::kMiddle ? 1 << (at.bits - 1) : at.low == Low::kZero ? low : 0;
         drawn.values.push_back(scale * (codes[i] - zero) + (at.low == Low::kMinimum ? low : 0));
     }
-    drawn.weight = Weight::grouped(at.bits, at.block, at.low, codes.data(), scales.data(), lows.data(), n, k);
+    drawn.weight = Weight::grouped(at.bits, at.block, at.low, codes.data(), scales.data(), lows.data(), nullptr, n, k);
     return drawn;
 }
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from transformers import AutoConfig
 
 from dayzero.checkpoint.config import GenerationDefaults, canonical, read_generation
-from dayzero.errors import CheckpointError, UnsupportedModel
+from dayzero.errors import CheckpointError
 
 WHERE = Path("config.json")
 SIZES: dict[str, Any] = {"vocab_size": 96, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 8}
@@ -108,17 +108,11 @@ def test_a_family_that_is_not_known_keeps_its_config() -> None:
         ({"model_type": "gemma3_text", "layer_types": ["full_attention"]}, "layer_types .*each of 8 layers"),
         ({"model_type": "gemma3_text", "layer_types": ["chunked_attention"] * 8}, "layer_types"),
         ({"model_type": "gemma3_text", "sliding_window_pattern": 0}, "sliding_window_pattern is 0"),
-        ({"quantization_config": {"quant_method": "awq"}}, "quantized weights .*: awq"),
     ],
 )
 def test_a_wrong_value_is_refused_by_key(change: dict[str, Any], message: str) -> None:
     with pytest.raises(CheckpointError, match=message):
         canonical(_raw("llama") | change, WHERE)
-
-
-def test_quantized_safetensors_are_unsupported_not_broken() -> None:
-    with pytest.raises(UnsupportedModel, match="hint: use the bf16 checkpoint"):
-        canonical(_raw("llama", quantization_config={"quant_method": "gptq"}), WHERE)
 
 
 def test_generation_defaults_are_read_and_end_ids_united() -> None:

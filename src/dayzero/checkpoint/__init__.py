@@ -8,6 +8,7 @@ gguf           bounds-checked reader of the GGUF container
 gguf_names     GGUF keys and tensor names -> Hugging Face's, per architecture
 gguf_text      GGUF keys -> TokenizerSource
 safetensors    bounds-checked reader of safetensors files, single or sharded
+packing        AWQ's and GPTQ's weights of several tensors as one each
 config         config.json and generation_config.json -> canonical keys and `GenerationDefaults`
 tokenizer      tokenizer files of a folder -> TokenizerSource
 mapping        one read-only mmap per file, JSON with a size cap

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dayzero.errors import CheckpointError, UnsupportedModel
+from dayzero.errors import CheckpointError
 
 Config = dict[str, Any]
 
@@ -86,12 +86,6 @@ def is_multimodal(raw: Config) -> bool:
 
 def canonical(raw: Config, where: Path) -> Config:
     """The canonical keys, checked; `where` is named in errors."""
-    if raw.get("quantization_config"):
-        method = raw["quantization_config"]
-        method = method.get("quant_method", "?") if isinstance(method, dict) else method
-        raise UnsupportedModel(
-            f"quantized weights in {where}: {method}", hint="use the bf16 checkpoint of this model, or a GGUF file"
-        )
     flat = {**raw, **raw["text_config"]} if is_multimodal(raw) else dict(raw)
     family = flat.get("model_type")
     if not isinstance(family, str):

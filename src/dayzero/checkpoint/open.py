@@ -13,6 +13,7 @@ from dayzero.checkpoint import gguf_names, gguf_text
 from dayzero.checkpoint.config import GenerationDefaults, canonical, is_multimodal, read_generation, token_ids
 from dayzero.checkpoint.gguf import read_gguf
 from dayzero.checkpoint.mapping import read_json_object
+from dayzero.checkpoint.packing import assemble, read_packing
 from dayzero.checkpoint.safetensors import SafetensorsFile, read_folder
 from dayzero.checkpoint.tensor import StoredTensor
 from dayzero.checkpoint.tokenizer import read_eos_ids, read_tokenizer
@@ -60,10 +61,11 @@ class Checkpoint:
             digest.update(len(header).to_bytes(8, "little"))
             digest.update(header)
         for name in sorted(self.tensors):
-            data = self.tensors[name].data
-            digest.update(f"{name}:{len(data)}:".encode())
-            digest.update(data[:_SAMPLE_BYTES])
-            digest.update(data[-_SAMPLE_BYTES:])
+            tensor = self.tensors[name]
+            for data in (tensor.data, *(tensor.parts[part].data for part in sorted(tensor.parts))):
+                digest.update(f"{name}:{len(data)}:".encode())
+                digest.update(data[:_SAMPLE_BYTES])
+                digest.update(data[-_SAMPLE_BYTES:])
         return digest.hexdigest()
 
 
@@ -101,8 +103,9 @@ def _open_folder(folder: Path) -> Checkpoint:
         )
     raw = read_json_object(folder / "config.json")
     config = canonical(raw, folder / "config.json")
+    packing = read_packing(raw, folder / "config.json")
     files = read_folder(folder)
-    tensors = _gather(files, raw)
+    tensors = assemble(_gather(files, raw), packing, config)
     tied = config.setdefault("tie_word_embeddings", "lm_head.weight" not in tensors)
     if tied:
         tensors.pop("lm_head.weight", None)  # some files carry the tied copy too

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from dayzero.checkpoint.mapping import FETCH_AGAIN, map_file, parse_json_object, read_json_object
-from dayzero.checkpoint.tensor import StoredTensor, stored_bytes
+from dayzero.checkpoint.tensor import StoredTensor
 from dayzero.errors import CheckpointError, UnsupportedModel
 
 MAX_HEADER_BYTES = 100_000_000  # the format's own limit
 
-_FORMATS = ("F32", "F16", "BF16")
+_ELEMENT_BYTES = {"F32": 4, "F16": 2, "BF16": 2, "I32": 4}
 _LENGTH = struct.Struct("<Q")
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
@@ -90,14 +90,14 @@ def _entries(path: Path, entries: dict[str, Any]) -> Iterator[tuple[int, int, st
         kind, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
         if not _are_counts(shape) or not _are_counts(offsets) or len(offsets) != 2:
             raise CheckpointError(f"shape or data_offsets of tensor {name} in {path}: not lists of whole numbers")
-        if kind not in _FORMATS:
+        if kind not in _ELEMENT_BYTES:
             raise UnsupportedModel(
                 f"unknown format of tensor {name} in {path}: {str(kind)[:40]}",
-                hint=f"known in safetensors: {', '.join(_FORMATS)}",
+                hint=f"known in safetensors: {', '.join(_ELEMENT_BYTES)}",
             )
         if math.prod(shape) == 0:
             raise CheckpointError(f"empty tensor in {path}: {name} has shape {shape}")
-        wanted = stored_bytes(tuple(shape), kind)
+        wanted = math.prod(shape) * _ELEMENT_BYTES[kind]
         if offsets[1] - offsets[0] != wanted:
             raise CheckpointError(
                 f"size of tensor {name} in {path}: {offsets[1] - offsets[0]} bytes (shape {shape} wants {wanted})"

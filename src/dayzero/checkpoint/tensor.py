@@ -5,7 +5,7 @@ Knows nothing of torch; the bytes are a view of the file's mapping and keep that
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 
@@ -59,9 +59,10 @@ class StoredTensor:
 
     name        Hugging Face's, e.g. `model.layers.0.self_attn.q_proj.weight`
     shape       row-major, as torch has it; the last axis is a whole number of blocks
-    format      a key of `FORMATS`
+    format      a key of `FORMATS`, or one of `packing`'s; of a part also an integer type of safetensors
     data        read-only view of the file's mapping, exactly the tensor's bytes
     transform   what the file's converter did and the reader must undo
+    parts       what the file keeps apart of a packed weight's codes: scales, zeros
     """
 
     name: str
@@ -69,10 +70,16 @@ class StoredTensor:
     format: str
     data: memoryview
     transform: Transform | None = None
+    parts: Mapping[str, "StoredTensor"] = field(default_factory=dict)
 
     @property
     def num_weights(self) -> int:
         return math.prod(self.shape)
+
+    @property
+    def num_bytes(self) -> int:
+        """On disk, its parts included."""
+        return len(self.data) + sum(part.num_bytes for part in self.parts.values())
 
 
 def stored_bytes(shape: tuple[int, ...], format: str) -> int | None:  # noqa: A002 - the field's word

@@ -26,7 +26,7 @@ def chat(
     max_tokens: Annotated[int, typer.Option(min=1, help="of each answer")] = 1024,
     temperature: Annotated[float | None, typer.Option(min=0.0, max=2.0, help="0: greedy")] = None,
     dtype: Annotated[str, typer.Option(help="bfloat16, or float32: the golden mode")] = "bfloat16",
-    precision: Annotated[str, typer.Option(help="bf16, int8, nvfp4, as-stored (GGUF's own codes), auto")] = "auto",
+    precision: Annotated[str, typer.Option(help="bf16, int8, nvfp4, as-stored (the model's own codes), auto")] = "auto",
     chat_template: Annotated[Path | None, typer.Option(help="a Jinja file instead of the model's own")] = None,
     offline: Annotated[bool, typer.Option("--offline", help="never look at the hub")] = False,
 ) -> None:

@@ -22,7 +22,7 @@ FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16"
 def doctor(
     model: Annotated[str | None, typer.Argument(help="folder, .gguf file or hub id; none: the embedded model")] = None,
     dtype: Annotated[str, typer.Option(help="bfloat16 or float32")] = "bfloat16",
-    precision: Annotated[str, typer.Option(help="bf16, int8, nvfp4, as-stored (GGUF's own codes), auto")] = "auto",
+    precision: Annotated[str, typer.Option(help="bf16, int8, nvfp4, as-stored (the model's own codes), auto")] = "auto",
     kernels: Annotated[str, typer.Option(help="auto, native or torch")] = "auto",
     offline: Annotated[bool, typer.Option("--offline", help="never look at the hub")] = False,
 ) -> None:

@@ -16,7 +16,7 @@ def generate(
     temperature: Annotated[float | None, typer.Option(min=0.0, max=2.0, help="0: greedy")] = None,
     seed: Annotated[int | None, typer.Option(help="the same seed gives the same text")] = None,
     dtype: Annotated[str, typer.Option(help="bfloat16, or float32: the golden mode")] = "bfloat16",
-    precision: Annotated[str, typer.Option(help="bf16, int8, nvfp4, as-stored (GGUF's own codes), auto")] = "auto",
+    precision: Annotated[str, typer.Option(help="bf16, int8, nvfp4, as-stored (the model's own codes), auto")] = "auto",
     chat: Annotated[bool, typer.Option("--chat", help="wrap the prompt in the model's chat template")] = False,
     offline: Annotated[bool, typer.Option("--offline", help="never look at the hub")] = False,
 ) -> None:

@@ -35,7 +35,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535)] = 8000,
     served_model_name: Annotated[str | None, typer.Option(help="what clients call it; default: its own name")] = None,
     dtype: Annotated[str, typer.Option(help="bfloat16, or float32: the golden mode")] = "bfloat16",
-    precision: Annotated[str, typer.Option(help="bf16, int8, nvfp4, as-stored (GGUF's own codes), auto")] = "auto",
+    precision: Annotated[str, typer.Option(help="bf16, int8, nvfp4, as-stored (the model's own codes), auto")] = "auto",
     kernels: Annotated[str, typer.Option(help="auto, native or torch")] = "auto",
     max_context: Annotated[int | None, typer.Option(min=1, help="tokens; default: the model's")] = None,
     max_requests: Annotated[int, typer.Option(min=1, help="running at once; more wait")] = 64,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 GROUP = 32  # weights along K that share a scale, where nothing else is said
+GROUPS = (32, 64, 128)  # of 4-bit codes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -16,9 +17,10 @@ class Grouped:
 
     bits    4 or 8
     codes   [N, K] uint8, 0 to 2^bits - 1
-    scales  [N, K / group] float16; a group is 32 or, of 4 bits, 64 or 128
+    scales  [N, K / group] float16; a group is 32 or, of 4 bits, one of GROUPS
     zeros   [N, K / group] uint8, of 4 bits; None: 2^(bits - 1)
     minima  [N, K / group] float16, by 32, in place of zeros; or None
+    order   [K] int32: which input each column of codes is for; None: they are in order
     """
 
     bits: int
@@ -26,6 +28,7 @@ class Grouped:
     scales: Tensor
     zeros: Tensor | None = None
     minima: Tensor | None = None
+    order: Tensor | None = None
 
     @property
     def group(self) -> int:

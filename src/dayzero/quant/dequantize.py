@@ -9,8 +9,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from dayzero.checkpoint.packing import PACKINGS
 from dayzero.checkpoint.tensor import FORMATS, PlusOne, RotaryRows, StoredTensor, Transform
+from dayzero.kernels.weights import Grouped
 from dayzero.quant.decoders import DECODERS
+from dayzero.quant.packed import unpacked
 
 SLICE_WEIGHTS = 1 << 19  # 2 MiB of fp32 a temporary
 _SAME = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
@@ -28,6 +31,9 @@ def dequantize_into(stored: StoredTensor, result: Tensor) -> None:
     if _SAME.get(stored.format) is result.dtype and stored.transform is None:
         _bytes_of(result)[:] = stored.data
         return
+    if stored.format in PACKINGS:
+        _dequantize_codes(unpacked(stored), result)
+        return
     rows = result.view(stored.shape[0] if stored.shape else 1, -1)
     rows_per_slice = _rows_per_slice(rows.shape[0], rows.shape[1], stored.transform)
     row_bytes = len(stored.data) // rows.shape[0]
@@ -38,6 +44,18 @@ def dequantize_into(stored: StoredTensor, result: Tensor) -> None:
         _bytes_of(packed)[:] = stored.data[start * row_bytes : start * row_bytes + len(packed)]
         blocks = packed.view(-1, FORMATS[stored.format].block_bytes)
         _store(DECODERS[stored.format](blocks).view(target.shape), target, stored)
+
+
+def _dequantize_codes(form: Grouped, result: Tensor) -> None:
+    """scale * (code - zero), rounded once."""
+    for rows in row_slices(*form.codes.shape):
+        codes = form.codes[rows].view(-1, form.scales.shape[1], form.group).float()
+        zeros = 2 ** (form.bits - 1) if form.zeros is None else form.zeros[rows].unsqueeze(-1)
+        weights = (codes - zeros).mul_(form.scales[rows].float().unsqueeze(-1)).flatten(1)
+        if form.order is None:
+            result[rows] = weights
+        else:
+            result[rows, form.order] = weights.to(result.dtype)
 
 
 def row_slices(num_rows: int, row_weights: int) -> Iterator[slice]:

@@ -3,19 +3,19 @@
 bf16       dequantised, rounded once
 int8       8 bits with a scale for each output feature; activations int8 by groups of 64
 nvfp4      4 bits with a scale by 16, exact in bfloat16; activations bfloat16
-as-stored  GGUF's own codes; activations int8 by groups of 32. What has no codes stays bf16; Q6_K becomes 8 bits by 32
+as-stored  the codes of GGUF, AWQ or GPTQ; activations int8 by groups of 32. What has no codes stays bf16; Q6_K becomes
+           8 bits by 32
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import groupby
 
 import torch
 
 from dayzero.checkpoint.tensor import StoredTensor
 from dayzero.errors import ConfigError
-from dayzero.kernels.weights import GROUP, Grouped, LinearForm
-from dayzero.quant.codes import CODED_FORMATS, grouped
-from dayzero.quant.dequantize import dequantize_into
+from dayzero.kernels.weights import GROUP, LinearForm
+from dayzero.quant.codes import CODED_FORMATS, grouped, stacked
+from dayzero.quant.dequantize import dequantize, dequantize_into
 from dayzero.quant.int8 import by_group, per_channel
 from dayzero.quant.nvfp4 import nvfp4
 
@@ -46,7 +46,7 @@ def weight_bytes(precision: str, stored: Iterable[StoredTensor], dtype: torch.dt
     """About what the weights of a checkpoint take: matrices in the precision, the rest in `dtype`."""
     bits = BITS.get(precision, dtype.itemsize * 8)
     return sum(
-        len(tensor.data)
+        tensor.num_bytes
         if precision == "as-stored"
         else int(tensor.num_weights * (bits / 8 if len(tensor.shape) > 1 else dtype.itemsize))
         for tensor in stored
@@ -78,23 +78,13 @@ def _nvfp4(stored: Sequence[StoredTensor]) -> list[LinearForm]:
 
 
 def _as_stored(stored: Sequence[StoredTensor]) -> list[LinearForm]:
-    """Neighbours of one format together: a mixed file may keep V finer than Q and K."""
-    return [_same_format(list(parts)) for _, parts in groupby(stored, lambda tensor: tensor.format)]
+    return stacked([_form(tensor) for tensor in stored])
 
 
-def _same_format(stored: Sequence[StoredTensor]) -> LinearForm:
-    if stored[0].format == "Q6_K":
-        return by_group(dense(stored, torch.float32))
-    if stored[0].format not in CODED_FORMATS:
-        return dense(stored, torch.bfloat16)
-    parts = [grouped(tensor) for tensor in stored]
-    minima = [part.minima for part in parts if part.minima is not None]
-    return Grouped(
-        parts[0].bits,
-        torch.cat([part.codes for part in parts]),
-        torch.cat([part.scales for part in parts]),
-        minima=torch.cat(minima) if minima else None,
-    )
+def _form(stored: StoredTensor) -> LinearForm:
+    if stored.format == "Q6_K":
+        return by_group(dequantize(stored, torch.float32))
+    return grouped(stored) if stored.format in CODED_FORMATS else dequantize(stored, torch.bfloat16)
 
 
 ENCODERS: Mapping[str, Encode] = {"bf16": _bf16, "int8": _int8, "nvfp4": _nvfp4, "as-stored": _as_stored}

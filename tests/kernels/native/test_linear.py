@@ -1,5 +1,6 @@
 """Products in every weight format: exact where integers meet, else as near to float64 as float32 sums can be."""
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -145,6 +146,31 @@ def test_the_head_computes_the_sampled_rows_only(machine: Machine, name: str) ->
     alone = product(machine, [form], inner)
     for sample_at in ([], [3], [19, 0, 7, 8, 9, 1]):
         assert same_bits(program(rows_step(20, sample_at), x)[0], run(alone, x[sample_at]))
+
+
+@by_format
+def test_a_weight_with_an_order_meets_its_inputs_in_that_order(machine: Machine, name: str) -> None:
+    form = FORMATS[name].draw(70, inner_of(name, 96), generator())
+    if not isinstance(form, Grouped):
+        pytest.skip("codes by group alone have an order")
+    inner = form.codes.shape[1]
+    order = torch.randperm(inner, generator=generator()).int()
+    ordered = product(machine, [dataclasses.replace(form, order=order), form], inner)
+    plain = product(machine, [form], inner)
+    for rows in NUM_ROWS:
+        x = draw(rows, inner)
+        expected = torch.cat([run(plain, x[:, order]), run(plain, x)], dim=1)
+        assert same_bits(run(ordered, x), expected)
+
+
+def test_an_order_beyond_the_inputs_is_refused() -> None:
+    form = FORMATS["int4"].draw(4, 64, generator())
+    assert isinstance(form, Grouped)
+    for wrong in (-1, 64):
+        order = torch.arange(64, dtype=torch.int32)
+        order[5] = wrong
+        with pytest.raises(ValueError, match="an order names inputs"):
+            NativeKernels(1).prepare_linear([dataclasses.replace(form, order=order)])
 
 
 # -- hostile values ----------------------------------------------------------------------------------------------------

@@ -109,6 +109,7 @@ class NativeKernels:
             form.codes.data_ptr(),
             form.scales.data_ptr(),
             0 if lows is None else lows.data_ptr(),
+            0 if form.order is None else form.order.data_ptr(),
             features,
             inner,
         )

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from dayzero.checkpoint.tensor import FORMATS, StoredTensor
-from dayzero.kernels.weights import GROUP
 from dayzero.quant.codes import CODED_FORMATS, grouped
 from dayzero.quant.dequantize import dequantize
 
@@ -32,7 +31,9 @@ def has_grid(tensor: StoredTensor) -> bool:
 
 def steps(tensor: StoredTensor) -> Tensor:
     """[N, K] float32: how far apart the values are between which a weight was rounded."""
-    return grouped(tensor).scales.float().abs().repeat_interleave(GROUP, dim=1)
+    form = grouped(tensor)
+    in_codes = form.scales.float().abs().repeat_interleave(form.group, dim=1)
+    return in_codes if form.order is None else in_codes[:, form.order.argsort()]
 
 
 def in_float32(name: str, weight: Tensor) -> StoredTensor:
