@@ -6,6 +6,7 @@
 #include "simd_avx2.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 

@@ -8,6 +8,7 @@
 #include "simd_avx512.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 

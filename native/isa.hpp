@@ -98,6 +98,8 @@ struct Isa {
     // [K] float32 -> packed, padded with zeros to `inner`, a multiple of the group; int8 is rounded to nearest.
     void (*pack_bf16)(const float* x, int k, int inner, uint8_t* out);
     void (*pack_int8)(const float* x, int k, int inner, int group, uint8_t* out);
+    // By groups of 32, each turned by a Hadamard matrix before: weights that are `rotated`.
+    void (*pack_rotated_int8)(const float* x, int inner, uint8_t* out);
     Product (*product)(Format format);
 
     // x += y (if y), then out = x / rms(x) * weight.

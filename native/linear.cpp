@@ -60,7 +60,7 @@ Format format_of(int bits, int group, Low low) {
 }  // namespace
 
 std::unique_ptr<Weight> Weight::grouped(int bits, int group, Low low, const uint8_t* codes, const uint16_t* scales,
-                                        const uint16_t* lows, const int32_t* order, int features, int inner) {
+                                        const uint16_t* lows, const int32_t* order, int features, int inner, bool rotated) {
     const Format format = format_of(bits, group, low);
     for (int k = 0; order && k < inner; ++k) {
         if (order[k] < 0 || order[k] >= inner) throw std::invalid_argument("an order names inputs");
@@ -68,6 +68,7 @@ std::unique_ptr<Weight> Weight::grouped(int bits, int group, Low low, const uint
     if (inner % group) throw std::invalid_argument("K is a multiple of " + std::to_string(group));
     auto weight = std::make_unique<Weight>(format, features, inner);
     if (order) weight->order.assign(order, order + inner);
+    weight->rotated = rotated;
     const int groups = inner / group;
     for (int n = 0; n < features; ++n) {
         for (int g = 0; g < groups; ++g) {

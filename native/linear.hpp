@@ -18,8 +18,11 @@ class Weight {
     // Codes of 4 or 8 bits by groups along K, of which K is a multiple; what they mean: Low.
     // codes [N][K], one a byte; scales and lows (zeros or minima; null for kMiddle) float16 [N][K / group].
     // order [K] says which input each column of codes is for; null: they are in order.
+    // `rotated`: every 32 weights along K were turned by Sylvester's Hadamard matrix over sqrt(32), and activations
+    // are before they meet them.
     static std::unique_ptr<Weight> grouped(int bits, int group, Low low, const uint8_t* codes, const uint16_t* scales,
-                                           const uint16_t* lows, const int32_t* order, int features, int inner);
+                                           const uint16_t* lows, const int32_t* order, int features, int inner,
+                                           bool rotated = false);
 
     // w = scale * (code - 128), one float32 scale for each feature.
     static std::unique_ptr<Weight> per_channel(const uint8_t* codes, const float* scales, int features, int inner);
@@ -39,6 +42,7 @@ class Weight {
     AlignedBytes panels;
     std::vector<float> scale;    // [N], or empty: applied to the sums
     std::vector<int32_t> order;  // [K], or empty: the input that each place along K is for
+    bool rotated = false;
 
     int num_panels() const { return (features + kPanel - 1) / kPanel; }
     uint8_t* panel(int index) const { return panels.data() + index * panel_bytes; }

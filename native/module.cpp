@@ -73,11 +73,12 @@ NB_MODULE(_native, m) {
         .def_static(
             "grouped",
             [](int bits, int group, Low low, uintptr_t codes, uintptr_t scales, uintptr_t lows,
-               uintptr_t order, int features, int inner) {
+               uintptr_t order, int features, int inner, bool rotated) {
                 return Weight::grouped(bits, group, low, at<uint8_t>(codes), at<uint16_t>(scales), at<uint16_t>(lows),
-                                       at<int32_t>(order), features, inner);
+                                       at<int32_t>(order), features, inner, rotated);
             },
             "bits"_a, "group"_a, "low"_a, "codes"_a, "scales"_a, "lows"_a, "order"_a, "features"_a, "inner"_a,
+            "rotated"_a,
             nb::call_guard<nb::gil_scoped_release>())
         .def_static(
             "per_channel",

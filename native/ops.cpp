@@ -206,7 +206,9 @@ class Linear final : public Op {
             x = gathered;
         }
         const int group = layout(weight_.format).activation_group;
-        if (group) {
+        if (weight_.rotated) {
+            isa_.pack_rotated_int8(x, weight_.padded_inner, to);
+        } else if (group) {
             isa_.pack_int8(x, weight_.inner, weight_.padded_inner, group, to);
         } else {
             isa_.pack_bf16(x, weight_.inner, weight_.padded_inner, to);

@@ -17,27 +17,77 @@ void pack_bf16(const float* x, int k, int inner, uint8_t* out) {
     }
 }
 
+// Lane i becomes lane i + lane (i ^ Distance) where it is the lower of the two, else their difference.
+template <int Distance>
+inline F butterfly(F x) {
+    alignas(64) static constexpr auto kSigns = [] {
+        std::array<float, kLanes> signs;
+        for (int i = 0; i < kLanes; ++i) signs[i] = i & Distance ? -1.0f : 1.0f;
+        return signs;
+    }();
+    return fma(x, load(kSigns.data()), swapped<Distance>(x));
+}
+
+template <int Distance = 1>
+inline F hadamard_within(F x) {
+    x = butterfly<Distance>(x);
+    if constexpr (2 * Distance < kLanes) x = hadamard_within<2 * Distance>(x);
+    return x;
+}
+
+// 32 floats times Sylvester's Hadamard matrix over sqrt(32), which is its own inverse.
+inline void hadamard(const float* x, float* out) {
+    constexpr int kVectors = 32 / kLanes;
+    F v[kVectors];
+    for (int i = 0; i < kVectors; ++i) v[i] = hadamard_within(load(x + i * kLanes));
+    for (int distance = 1; distance < kVectors; distance *= 2) {
+        for (int i = 0; i < kVectors; ++i) {
+            if (i & distance) continue;
+            const F low = v[i], high = v[i + distance];
+            v[i] = add(low, high);
+            v[i + distance] = sub(low, high);
+        }
+    }
+    for (int i = 0; i < kVectors; ++i) store(out + i * kLanes, mul(v[i], set1(0.17677669529663687f)));
+}
+
+// One group of int8 activations: codes, the scale and the sum; what is beyond the first `valid` counts as 0.
+inline void quantise(const float* x, int valid, int group, int8_t* codes, float* scale, int32_t* total) {
+    F most = zero(), spoilt = zero();
+    for (int i = 0; i < group; i += kLanes) {
+        const F v = load_first(x + i, valid > i ? valid - i : 0);
+        most = max(most, abs(v));
+        spoilt = fma(v, zero(), spoilt);  // NaN if any is not finite
+    }
+    const float largest_one = largest(most);  // one too small to divide by counts as 0
+    const F factor = set1(largest_one > 1e-30f ? 127.0f / largest_one : 0.0f);
+    I sums = zero_ints();
+    for (int i = 0; i < group; i += kLanes) {
+        const I code = round(mul(load_first(x + i, valid > i ? valid - i : 0), factor));
+        sums = add(sums, code);
+        store_int8(codes + i, code);
+    }
+    *scale = largest_one / 127.0f + sum(spoilt);
+    *total = sum(sums);
+}
+
 void pack_int8(const float* x, int k, int inner, int group, uint8_t* out) {
     auto* codes = reinterpret_cast<int8_t*>(out);
     auto* scales = reinterpret_cast<float*>(out + inner);
     auto* sums = reinterpret_cast<int32_t*>(scales + inner / group);
     for (int start = 0; start < inner; start += group) {
-        F most = zero(), spoilt = zero();
-        for (int i = start; i < start + group; i += kLanes) {
-            const F v = load_first(x + i, k > i ? k - i : 0);
-            most = max(most, abs(v));
-            spoilt = fma(v, zero(), spoilt);  // NaN if any is not finite
-        }
-        const float largest_one = largest(most);  // one too small to divide by counts as 0
-        const F factor = set1(largest_one > 1e-30f ? 127.0f / largest_one : 0.0f);
-        I total = zero_ints();
-        for (int i = start; i < start + group; i += kLanes) {
-            const I code = round(mul(load_first(x + i, k > i ? k - i : 0), factor));
-            total = add(total, code);
-            store_int8(codes + i, code);
-        }
-        *scales++ = largest_one / 127.0f + sum(spoilt);
-        *sums++ = sum(total);
+        quantise(x + start, k - start, group, codes + start, scales++, sums++);
+    }
+}
+
+void pack_rotated_int8(const float* x, int inner, uint8_t* out) {
+    auto* codes = reinterpret_cast<int8_t*>(out);
+    auto* scales = reinterpret_cast<float*>(out + inner);
+    auto* sums = reinterpret_cast<int32_t*>(scales + inner / 32);
+    for (int start = 0; start < inner; start += 32) {
+        alignas(64) float rotated[32];
+        hadamard(x + start, rotated);
+        quantise(rotated, 32, 32, codes + start, scales++, sums++);
     }
 }
 
@@ -144,6 +194,7 @@ constexpr Isa table(const char* name) {
         .name = name,
         .pack_bf16 = pack_bf16,
         .pack_int8 = pack_int8,
+        .pack_rotated_int8 = pack_rotated_int8,
         .product = product,
         .add_rms_norm = add_rms_norm,
         .rms_norm = rms_norm,

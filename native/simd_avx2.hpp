@@ -45,6 +45,13 @@ inline float largest(F x) {
     v = _mm_max_ps(v, _mm_movehl_ps(v, v));
     return _mm_cvtss_f32(_mm_max_ss(v, _mm_movehdup_ps(v)));
 }
+// Each lane i has what lane i ^ Distance had.
+template <int Distance>
+inline F swapped(F x) {
+    if constexpr (Distance == 1) return _mm256_permute_ps(x, 0xb1);
+    if constexpr (Distance == 2) return _mm256_permute_ps(x, 0x4e);
+    if constexpr (Distance == 4) return _mm256_permute2f128_ps(x, x, 1);
+}
 inline F select(uint32_t lanes, F yes, F no) {
     const I bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     const I chosen = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(static_cast<int32_t>(lanes)), bits), bits);

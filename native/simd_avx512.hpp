@@ -33,6 +33,14 @@ inline F abs(F x) { return _mm512_abs_ps(x); }
 inline float sum(F x) { return _mm512_reduce_add_ps(x); }
 inline float largest(F x) { return _mm512_reduce_max_ps(x); }
 inline float lane0(F x) { return _mm512_cvtss_f32(x); }
+// Each lane i has what lane i ^ Distance had.
+template <int Distance>
+inline F swapped(F x) {
+    if constexpr (Distance == 1) return _mm512_permute_ps(x, 0xb1);
+    if constexpr (Distance == 2) return _mm512_permute_ps(x, 0x4e);
+    if constexpr (Distance == 4) return _mm512_shuffle_f32x4(x, x, 0xb1);
+    if constexpr (Distance == 8) return _mm512_shuffle_f32x4(x, x, 0x4e);
+}
 inline F select(uint32_t lanes, F yes, F no) { return _mm512_mask_mov_ps(no, static_cast<Mask>(lanes), yes); }
 
 inline I zero_ints() { return _mm512_setzero_si512(); }

@@ -14,7 +14,7 @@ def on_the_grid(features, inner):
     groups[..., 0] = 6.0
     powers = torch.randint(-4, 5, (features, inner // 16, 1), generator=generator)
     powers[0, 0] = 4
-    return (groups * torch.exp2(powers.float()) * (448 / 16)).flatten(1)  # the largest scale is e4m3's
+    return (groups * torch.exp2(powers.float()) * (256 / 16)).flatten(1)  # the largest scale is 256
 
 
 def test_weights_on_the_grid_are_kept_exactly():
@@ -32,11 +32,18 @@ def test_every_weight_becomes_the_nearest_that_its_scale_allows():
     assert (error <= nearest + 1e-6 * steps).all()
 
 
+def test_the_largest_of_a_group_becomes_four_where_that_is_nearer():
+    w = torch.zeros(1, 32)
+    w[0, 16] = 6.0 * 256
+    w[0, :4] = torch.tensor([12.0, 9.0, 9.0, 9.0])  # 6 would make the nines 4 or 5: both are far
+    assert torch.equal(dequantized(nvfp4(w))[0, :4], w[0, :4])
+
+
 def test_a_tie_goes_to_the_even_code():
-    """With a scale of one: 448 * 6 elsewhere sets the scale of the tensor, and a 6 that of the group."""
+    """With a scale of one: 256 * 6 elsewhere sets the scale of the tensor, and a 6 that of the group."""
     ties = torch.tensor([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0])
     w = torch.zeros(1, 32)
-    w[0, :7], w[0, 7], w[0, 16] = ties, 6.0, 6.0 * 448
+    w[0, :7], w[0, 7], w[0, 8:16], w[0, 16] = ties, 6.0, 4.0, 6.0 * 256  # the fours want the 6
     assert dequantized(nvfp4(w))[0, :8].tolist() == [0.0, 1.0, 1.0, 2.0, 2.0, 4.0, 4.0, 6.0]
 
 

@@ -35,11 +35,18 @@ def test_as_stored_keeps_neighbours_of_one_format_together():
     assert [form.bits for form in kinds if isinstance(form, Grouped)] == [4, 8, 4]
 
 
-@pytest.mark.parametrize(("precision", "kind"), [("bf16", Tensor), ("int8", PerChannel), ("nvfp4", Nvfp4)])
+@pytest.mark.parametrize(("precision", "kind"), [("bf16", Tensor), ("int8", Grouped), ("nvfp4", Nvfp4)])
 def test_any_format_can_be_made_any_precision_in_one_piece(precision, kind):
     (form,) = ENCODERS[precision](stored("Q4_0", "F16"))
     assert isinstance(form, kind)
     assert len(form if isinstance(form, Tensor) else form.codes) == 16
+
+
+def test_int8_is_rotated_where_its_width_is_whole_groups():
+    (form,) = ENCODERS["int8"](stored("F32"))
+    assert form.rotated
+    (form,) = ENCODERS["int8"](stored("F32", inner=40))
+    assert isinstance(form, PerChannel)
 
 
 def test_a_width_that_nvfp4_cannot_group_stays_bf16():
@@ -52,6 +59,6 @@ def test_matrices_weigh_what_the_precision_says_and_the_rest_what_the_dtype_does
     norm = StoredTensor("norm", (512,), "F32", memoryview(bytes(2048)))
     tensors = [*stored("F32"), norm]
     assert weight_bytes("bf16", tensors, torch.bfloat16) == 2 * (8 * 512 + 512)
-    assert weight_bytes("int8", tensors, torch.bfloat16) == 8 * 512 + 2 * 512
+    assert weight_bytes("int8", tensors, torch.bfloat16) == 8 * 512 * 34 // 32 + 2 * 512
     assert weight_bytes("float32", tensors, torch.float32) == 4 * (8 * 512 + 512)
     assert weight_bytes("as-stored", stored("Q4_0"), torch.bfloat16) == 8 * 512 // 32 * 18

@@ -21,6 +21,7 @@ class Grouped:
     zeros   [N, K / group] uint8, of 4 bits; None: 2^(bits - 1)
     minima  [N, K / group] float16, by 32, in place of zeros; or None
     order   [K] int32: which input each column of codes is for; None: they are in order
+    rotated every 32 weights along K were turned (quant.int8.rotated), so activations must be before they meet them
     """
 
     bits: int
@@ -29,6 +30,7 @@ class Grouped:
     zeros: Tensor | None = None
     minima: Tensor | None = None
     order: Tensor | None = None
+    rotated: bool = False
 
     @property
     def group(self) -> int:

@@ -1,4 +1,11 @@
-"""Symmetric 8-bit weights: one scale for each output feature, or for each 32 weights of it."""
+"""Symmetric 8-bit weights: one scale for each output feature, or for each 32 weights of it.
+
+Rotation spreads what is large in one input channel over 32 of them, so that int8 activations lose less. It cancels in
+the product: (H x) . (H w) = x . w. Source: arXiv 2404.00456, here within groups, where it costs five additions a value.
+"""
+
+from dataclasses import replace
+from functools import reduce
 
 import torch
 from torch import Tensor
@@ -7,6 +14,17 @@ from dayzero.kernels.weights import GROUP, Grouped, PerChannel
 from dayzero.quant.dequantize import row_slices
 
 LEVELS = 127
+_HADAMARD = reduce(torch.kron, [torch.tensor([[1.0, 1.0], [1.0, -1.0]])] * 5) / GROUP**0.5
+
+
+def rotated(x: Tensor) -> Tensor:
+    """Every 32 values of the last dimension times Sylvester's Hadamard matrix over sqrt(32): its own inverse."""
+    return (x.unflatten(-1, (-1, GROUP)) @ _HADAMARD.to(x.dtype)).flatten(-2)
+
+
+def rotated_by_group(weight_NK: Tensor) -> Grouped:
+    """Rotated, then rounded by groups of 32; K is a multiple of 32."""
+    return replace(by_group(rotated(weight_NK.float())), rotated=True)
 
 
 def per_channel(weight_NK: Tensor) -> PerChannel:

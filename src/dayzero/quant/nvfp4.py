@@ -1,7 +1,8 @@
-"""NVFP4: e2m1 weights, an e4m3 scale by 16 along K, one float32 scale for the tensor. Round to nearest.
+"""NVFP4: e2m1 weights, an e4m3 scale by 16 along K, one float32 scale for the tensor.
 
-Source: NVIDIA's ModelOpt convention, where scales multiply: global = amax / (6 * 448), scale = amax of the group / (6 *
-global). No calibration: what a better choice of scales would gain is not known here.
+Source: NVIDIA's ModelOpt convention, where scales multiply. The largest weight of a group becomes 6 or, where that
+comes nearer to the group as a whole, 4: between 4 and 6 the grid is coarsest (arXiv 2512.02010). Scales stay below 256,
+so that there is room for the latter. Rounds to nearest; knows nothing of activations.
 """
 
 import torch
@@ -11,9 +12,10 @@ from dayzero.kernels.weights import Nvfp4
 from dayzero.quant.dequantize import row_slices
 
 GROUP = 16
-LARGEST = 6.0  # of e2m1
-LARGEST_SCALE = 448.0  # of e4m3
+LARGEST = (6.0, 4.0)  # what the largest weight of a group may become
+LARGEST_SCALE = 256.0  # of a group whose largest becomes 6; e4m3 ends at 448
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+_VALUES = torch.tensor([*E2M1, *(-x for x in E2M1)])
 
 
 def nvfp4(weight_NK: Tensor) -> Nvfp4:
@@ -21,15 +23,27 @@ def nvfp4(weight_NK: Tensor) -> Nvfp4:
     features, inner = weight_NK.shape
     groups = weight_NK.float().view(features, -1, GROUP)
     most = torch.empty(groups.shape[:2])
-    codes = torch.empty(groups.shape, dtype=torch.uint8)
     for rows in row_slices(features, inner):
         most[rows] = groups[rows].abs().amax(-1)
-    global_scale = max(most.max().item() / (LARGEST * LARGEST_SCALE), torch.finfo(torch.float32).tiny)
-    scales = (most / (LARGEST * global_scale)).clamp(2.0**-9, LARGEST_SCALE).to(torch.float8_e4m3fn)
-    steps = (scales.float() * global_scale).unsqueeze(-1)
+    global_scale = max(most.max().item() / (LARGEST[0] * LARGEST_SCALE), torch.finfo(torch.float32).tiny)
+    codes = torch.empty(groups.shape, dtype=torch.uint8)
+    scales = torch.empty(most.shape, dtype=torch.float8_e4m3fn)
     for rows in row_slices(features, inner):
-        codes[rows] = _codes(groups[rows] / steps[rows])
+        (first, scale, error), (other, other_scale, other_error) = (
+            _rounded(groups[rows], most[rows] / (largest * global_scale), global_scale) for largest in LARGEST
+        )
+        better = other_error < error
+        codes[rows] = torch.where(better.unsqueeze(-1), other, first)
+        scales[rows] = torch.where(better, other_scale, scale).to(torch.float8_e4m3fn)
     return Nvfp4(codes.flatten(1), scales, global_scale)
+
+
+def _rounded(groups: Tensor, wanted: Tensor, global_scale: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Codes, scales (of e4m3, as float32) and squared errors of groups, for scales near those that are wanted."""
+    scales = wanted.clamp(2.0**-9, 448.0).to(torch.float8_e4m3fn).float()
+    scaled = groups / (scales * global_scale).unsqueeze(-1)
+    codes = _codes(scaled)
+    return codes, scales, (_VALUES[codes.int()] - scaled).square_().sum(-1) * scales.square()
 
 
 def _codes(x: Tensor) -> Tensor:
@@ -46,6 +60,5 @@ def _codes(x: Tensor) -> Tensor:
 
 def dequantized(weight: Nvfp4) -> Tensor:
     """[N, K] float32."""
-    values = torch.tensor([*E2M1, *(-x for x in E2M1)])
-    groups = values[weight.codes.long()].view(len(weight.codes), -1, GROUP)
+    groups = _VALUES[weight.codes.long()].view(len(weight.codes), -1, GROUP)
     return (groups * (weight.scales.float() * weight.global_scale).unsqueeze(-1)).flatten(1)

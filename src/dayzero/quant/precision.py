@@ -1,7 +1,7 @@
 """In which precision products are computed, and the weights that this takes.
 
 bf16       dequantised, rounded once
-int8       8 bits with a scale for each output feature; activations int8 by groups of 64
+int8       8 bits with a scale by 32, rotated as the activations then are; activations int8 by groups of 32
 nvfp4      4 bits with a scale by 16, exact in bfloat16; activations bfloat16
 as-stored  the codes of GGUF, AWQ or GPTQ; activations int8 by groups of 32. What has no codes stays bf16; Q6_K becomes
            8 bits by 32
@@ -16,7 +16,7 @@ from dayzero.errors import ConfigError
 from dayzero.kernels.weights import GROUP, LinearForm
 from dayzero.quant.codes import CODED_FORMATS, grouped, stacked
 from dayzero.quant.dequantize import dequantize, dequantize_into
-from dayzero.quant.int8 import by_group, per_channel
+from dayzero.quant.int8 import by_group, per_channel, rotated_by_group
 from dayzero.quant.nvfp4 import nvfp4
 
 Encode = Callable[[Sequence[StoredTensor]], list[LinearForm]]
@@ -39,7 +39,7 @@ def resolve(asked: str, stored: Mapping[str, StoredTensor]) -> str:
     return "as-stored" if any(tensor.format in CODED_FORMATS for tensor in stored.values()) else "bf16"
 
 
-BITS = {"bf16": 16.0, "int8": 8.0, "nvfp4": 4.5}  # of a weight
+BITS = {"bf16": 16.0, "int8": 8.5, "nvfp4": 4.5}  # of a weight
 
 
 def weight_bytes(precision: str, stored: Iterable[StoredTensor], dtype: torch.dtype) -> int:
@@ -67,7 +67,9 @@ def _bf16(stored: Sequence[StoredTensor]) -> list[LinearForm]:
 
 
 def _int8(stored: Sequence[StoredTensor]) -> list[LinearForm]:
-    return [per_channel(dense(stored, torch.float32))]
+    """A K that is no whole number of groups has one scale for each output feature, and is not rotated."""
+    dense_NK = dense(stored, torch.float32)
+    return [per_channel(dense_NK) if dense_NK.shape[1] % GROUP else rotated_by_group(dense_NK)]
 
 
 def _nvfp4(stored: Sequence[StoredTensor]) -> list[LinearForm]:

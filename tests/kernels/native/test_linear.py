@@ -12,6 +12,7 @@ from torch import Tensor
 from dayzero.kernels.native.backend import NativeKernels, NativeWeight
 from dayzero.kernels.native.recorder import SAMPLE_AT, Tape
 from dayzero.kernels.weights import Grouped, LinearForm, Nvfp4, PerChannel
+from dayzero.quant.int8 import rotated
 from tests.kernels.native.replay import (
     MOST_ROWS,
     NUM_ROWS,
@@ -171,6 +172,31 @@ def test_an_order_beyond_the_inputs_is_refused() -> None:
         order[5] = wrong
         with pytest.raises(ValueError, match="an order names inputs"):
             NativeKernels(1).prepare_linear([dataclasses.replace(form, order=order)])
+
+
+# -- rotated weights ---------------------------------------------------------------------------------------------------
+
+
+def rotated_form(features: int, inner: int) -> Grouped:
+    return dataclasses.replace(FORMATS["int8"].integers(features, inner, generator()), rotated=True)
+
+
+@pytest.mark.parametrize(("features", "inner"), [(1, 32), (33, 96), (100, 576)])
+@pytest.mark.parametrize("rows", [1, 3, 13, 40])
+def test_a_rotated_weight_meets_activations_that_are_rotated_first(
+    machine: Machine, features: int, inner: int, rows: int
+) -> None:
+    form = rotated_form(features, inner)
+    codes = torch.randint(-127, 128, (rows, inner), generator=generator()).double()
+    codes[:, ::32] = 127  # so that every group's scale is 1
+    out = run(product(machine, [form], inner), rotated(codes).float())
+    judge = codes @ dequantised(form).T
+    assert ((out - judge).abs() <= 2e-6 * (codes.abs() @ dequantised(form).abs().T)).all()
+
+
+def test_a_row_of_a_product_with_rotated_weights_has_the_same_bits_in_any_company(machine: Machine) -> None:
+    program = product(machine, [rotated_form(100, 96)], 96)
+    assert_rows_are_invariant(lambda x: (run(program, x),), draw(MOST_ROWS, 96))
 
 
 # -- hostile values ----------------------------------------------------------------------------------------------------

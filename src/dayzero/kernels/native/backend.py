@@ -112,6 +112,7 @@ class NativeKernels:
             0 if form.order is None else form.order.data_ptr(),
             features,
             inner,
+            form.rotated,
         )
 
     def _lows(self, form: Grouped) -> tuple[Any, Tensor | None]:
