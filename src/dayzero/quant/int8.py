@@ -19,7 +19,8 @@ _HADAMARD = reduce(torch.kron, [torch.tensor([[1.0, 1.0], [1.0, -1.0]])] * 5) / 
 
 def rotated(x: Tensor) -> Tensor:
     """Every 32 values of the last dimension times Sylvester's Hadamard matrix over sqrt(32): its own inverse."""
-    return (x.unflatten(-1, (-1, GROUP)) @ _HADAMARD.to(x.dtype)).flatten(-2)
+    groups = x.reshape(*x.shape[:-1], -1, GROUP)
+    return (groups @ _HADAMARD.to(x.dtype)).flatten(-2)
 
 
 def rotated_by_group(weight_NK: Tensor) -> Grouped:
