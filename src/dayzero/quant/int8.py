@@ -14,7 +14,7 @@ from dayzero.kernels.weights import GROUP, Grouped, PerChannel
 from dayzero.quant.dequantize import row_slices
 
 LEVELS = 127
-_HADAMARD = reduce(torch.kron, [torch.tensor([[1.0, 1.0], [1.0, -1.0]])] * 5) / GROUP**0.5
+_HADAMARD: Tensor = reduce(torch.kron, [torch.tensor([[1.0, 1.0], [1.0, -1.0]])] * 5) / GROUP**0.5
 
 
 def rotated(x: Tensor) -> Tensor:
