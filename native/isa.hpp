@@ -122,6 +122,9 @@ struct Isa {
 };
 
 // What this processor lacks for a table, null if nothing: only then may the table be used.
+const char* missing_for_amx();  // asks the system for leave to use tiles, and proves them: once, before threads
+const Isa* isa_amx();
+const Isa* isa_amx_model();  // where avx512 can run: the same bits, slowly
 const char* missing_for_avx512();
 const Isa* isa_avx512();
 const char* missing_for_avx2();

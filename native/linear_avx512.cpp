@@ -128,21 +128,10 @@ void channel_rows(const PanelCall& call, int row) {
     finish(call, row, 0, sums);
 }
 
-// e4m3 (positive) as float32: its bits under a float's exponent, which is then too small by 120.
-inline F e4m3(const uint8_t* p) {
-    const __m512i bits = _mm512_slli_epi32(_mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(p))), 20);
-    return mul(_mm512_castsi512_ps(bits), set1(0x1p120f));
-}
-
-// e2m1 through a table of bfloat16; exact, as the products with bfloat16 activations are. vpermw looks at 5 bits of a
-// word, so the table is there twice and the neighbour's bit does not matter.
+// Exact, as the products of e2m1 with bfloat16 activations are.
 template <int Rows>
 void nvfp4_rows(const PanelCall& call, int row) {
-    alignas(64) static constexpr uint16_t kE2M1[32] = {
-        0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0, 0x8000, 0xbf00, 0xbf80,
-        0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0, 0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040,
-        0x4080, 0x40c0, 0x8000, 0xbf00, 0xbf80, 0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0};
-    const __m512i table = _mm512_load_si512(kE2M1);
+    const I table = e2m1_table();
     F sums[Rows][2];
     for (auto& line : sums) line[0] = line[1] = zero();
     const uint8_t* x = call.x + row * call.x_stride;

@@ -30,8 +30,10 @@ struct InstructionSet {
     const Isa* (*isa)();
 };
 constexpr InstructionSet kInstructionSets[] = {
+    {"amx", missing_for_amx, isa_amx},
     {"avx512", missing_for_avx512, isa_avx512},
     {"avx2", missing_for_avx2, isa_avx2},
+    {"amx-model", missing_for_avx512, isa_amx_model},
 };
 
 const InstructionSet* found(const std::string& name) {

@@ -6,7 +6,11 @@
 #include <immintrin.h>
 
 #include <chrono>
+#include <cstring>
 #include <stdexcept>
+#include <utility>
+
+#include "tiles.hpp"
 
 namespace dayzero {
 
@@ -90,6 +94,29 @@ AVX2 void int8_avx2() {
     for (auto& sum : sums) __asm__ volatile("" ::"x"(sum));
 }
 
+// Into six tiles of sums in turn, twice a round.
+template <class Add>
+void multiply_tiles(Add&& add) {
+    TileShapes shapes;
+    for (int tile = 0; tile < kTiles; ++tile) shapes.set(tile, kTileRows, kTileBytes);
+    HardwareTiles tiles(shapes);
+    uint8_t numbers[kTileRows * kTileBytes];
+    std::memset(numbers, 0x3f, sizeof numbers);  // 63, or 0.74609375 in bfloat16
+    tiles.load(Tile<6>(), numbers, kTileBytes);
+    tiles.load(Tile<7>(), numbers, kTileBytes);
+    [&]<int... i>(std::integer_sequence<int, i...>) {
+        for (int round = 0; round < kRounds; ++round) (add(tiles, Tile<i % 6>()), ...);
+    }(std::make_integer_sequence<int, kSums>());
+}
+
+void bf16_amx() {
+    multiply_tiles([](HardwareTiles& tiles, auto sums) { tiles.add_bf16(sums, Tile<6>(), Tile<7>()); });
+}
+
+void int8_amx() {
+    multiply_tiles([](HardwareTiles& tiles, auto sums) { tiles.add_int8(sums, Tile<6>(), Tile<7>()); });
+}
+
 struct Loop {
     const char *isa, *arithmetic;
     void (*run)();
@@ -97,6 +124,7 @@ struct Loop {
 };
 
 constexpr Loop kLoops[] = {
+    {"amx", "fp32", fp32_avx512, 16},    {"amx", "bf16", bf16_amx, 8192},     {"amx", "int8", int8_amx, 16384},
     {"avx512", "fp32", fp32_avx512, 16}, {"avx512", "bf16", bf16_avx512, 32}, {"avx512", "int8", int8_avx512, 64},
     {"avx2", "fp32", fp32_avx2, 8},      {"avx2", "bf16", fp32_avx2, 8},      {"avx2", "int8", int8_avx2, 16},
 };

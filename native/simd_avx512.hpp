@@ -75,6 +75,22 @@ inline void store_bf16(uint16_t* p, F x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(kept));
 }
 
+// e4m3 (positive) as float32: its bits under a float's exponent, which is then too small by 120.
+inline F e4m3(const uint8_t* p) {
+    const __m512i bits = _mm512_slli_epi32(_mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(p))), 20);
+    return mul(_mm512_castsi512_ps(bits), set1(0x1p120f));
+}
+
+// e2m1 as bfloat16, for vpermw, which looks at 5 bits of a word: the table is there twice, and the neighbour's bit does
+// not matter.
+inline I e2m1_table() {
+    alignas(64) static constexpr uint16_t kE2M1[32] = {
+        0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040, 0x4080, 0x40c0, 0x8000, 0xbf00, 0xbf80,
+        0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0, 0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040,
+        0x4080, 0x40c0, 0x8000, 0xbf00, 0xbf80, 0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0};
+    return _mm512_load_si512(kE2M1);
+}
+
 // x * 2^n, n whole.
 inline F times_power_of_two(F x, F n) { return _mm512_scalef_ps(x, n); }
 

@@ -47,7 +47,8 @@ class Random {
 // Of those that there is code for, what this processor can run.
 inline std::vector<const Isa*> instruction_sets() {
     std::vector<const Isa*> sets;
-    if (!missing_for_avx512()) sets.push_back(isa_avx512());
+    if (!missing_for_amx()) sets.push_back(isa_amx());
+    if (!missing_for_avx512()) sets.insert(sets.end(), {isa_avx512(), isa_amx_model()});
     if (!missing_for_avx2()) sets.push_back(isa_avx2());
     return sets;
 }
@@ -92,6 +93,7 @@ void fill(Buffer& buffer, int rows, Random& random);
 void test_threads(int rounds);
 void test_step(int rounds);
 void test_linear(int rounds);
+void test_tiles(int rounds);
 void test_attention(int rounds);
 void test_program(int rounds);
 

@@ -49,6 +49,7 @@ int main(int argc, char** argv) {
     } tests[] = {{"threads", test_threads},
                  {"step", test_step},
                  {"linear", test_linear},
+                 {"tiles", test_tiles},
                  {"attention", test_attention},
                  {"program", test_program}};
     for (const auto& test : tests) {

@@ -24,7 +24,7 @@ from tests.kernels.native.replay import (
     rows_step,
     same_bits,
 )
-from tests.kernels.native.weights import FORMATS, as_met, dequantised
+from tests.kernels.native.weights import FORMATS, as_met, dequantised, inner_of
 
 pytestmark = pytest.mark.model  # a minute of products
 
@@ -67,12 +67,6 @@ def assert_near(out: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None = No
 
 def shapes_of(name: str) -> list[tuple[int, int]]:
     return [(n, k) for n in FEATURES for k in INNER if k % FORMATS[name].inner_multiple == 0]
-
-
-def inner_of(name: str, least: int) -> int:
-    """A K that the format can have."""
-    multiple = FORMATS[name].inner_multiple
-    return -(-least // multiple) * multiple
 
 
 FORMAT_SHAPES = [(name, *shape) for name in FORMATS for shape in shapes_of(name)]

@@ -88,6 +88,12 @@ FORMATS = {
 }
 
 
+def inner_of(name: str, least: int) -> int:
+    """A K that the format can have."""
+    multiple = FORMATS[name].inner_multiple
+    return -(-least // multiple) * multiple
+
+
 def dequantised(form: LinearForm) -> Tensor:
     """[N, K] float64, exactly what the codes and scales say."""
     if isinstance(form, Tensor):
@@ -116,6 +122,7 @@ def as_met(x_TK: Tensor, activation_group: int) -> Tensor:
     num_groups = -(-K // activation_group)
     padded = torch.nn.functional.pad(x_TK, (0, -K % activation_group)).view(T, num_groups, activation_group)
     largest = padded.abs().amax(-1, keepdim=True)
-    factor = torch.where(largest > SMALLEST_AMAX, 127.0 / largest, 0.0)
+    # A number over a tensor is a reciprocal and a product: two roundings, and now and then another code.
+    factor = torch.where(largest > SMALLEST_AMAX, torch.full_like(largest, 127.0) / largest, 0.0)
     codes = (padded * factor).round()
     return (codes.double() * (largest / 127.0).double()).flatten(1)[:, :K]

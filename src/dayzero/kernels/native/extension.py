@@ -15,7 +15,7 @@ def _imported() -> tuple[ModuleType | None, str]:
 
 
 _MODULE, _WHY_NOT = _imported()
-INSTRUCTION_SETS = ("avx512", "avx2")  # the best first
+INSTRUCTION_SETS = ("amx", "avx512", "avx2")  # the best first; amx-model, with tiles in plain C++, is for tests
 
 
 def module() -> ModuleType | None:
