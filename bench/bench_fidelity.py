@@ -1,10 +1,10 @@
 """How far each precision is from the float32 golden run of the same weights.
 
-    python bench/bench_fidelity.py [--precision bf16,int8,nvfp4,as-stored] [--tokens 60000] [--model PATH]
-        [--golden-dtype float32] [--text FILE[:FIELD+FIELD]]... [--degrid [SEED]] [--floor]
+    python bench/bench_fidelity.py [--precision bf16,int8,nvfp4,as-stored] [--kv-dtype auto] [--tokens 60000]
+        [--model PATH] [--golden-dtype float32] [--text FILE[:FIELD+FIELD]]... [--degrid [SEED]] [--floor]
 
-All models are loaded at once and see the same tokens. One JSON line for each precision; KL(golden || served) is in nats
-a token over the whole vocabulary, intervals are of 95 %, by a bootstrap over documents. Each pair of precisions is
+All models are loaded at once and see the same tokens. One JSON line for each precision and KV dtype; KL(golden ||
+served) is in nats a token over the whole vocabulary, intervals are of 95 %, by a bootstrap over documents. Each pair is
 compared in a line of its own. `--floor` adds the golden run in other chunks, which must agree to the bit, and by the
 reference kernels.
 
@@ -17,7 +17,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # read when torch is loaded
@@ -55,10 +55,12 @@ def main() -> None:
     golden = EngineConfig(model=str(path), dtype=args.golden_dtype, kernels="torch")
     scorer = open_scorer(golden, passage_tokens=args.passage_tokens, weights=weights)
     served: dict[str, Scorer] = {}
-    for precision in filter(None, args.precision.split(",")):
+    for precision, kv_dtype in product(filter(None, args.precision.split(",")), args.kv_dtype.split(",")):
         for name, variant in _variants(precision, checkpoint, weights):
-            config = EngineConfig(model=str(path), precision=precision, kernels=args.kernels)
-            served[name] = open_scorer(config, passage_tokens=args.passage_tokens, weights=variant)
+            config = EngineConfig(model=str(path), precision=precision, kv_dtype=kv_dtype, kernels=args.kernels)
+            served[name if kv_dtype == "auto" else f"{name}, KV in {kv_dtype}"] = open_scorer(
+                config, passage_tokens=args.passage_tokens, weights=variant
+            )
     floors = _floors(scorer, golden, args.passage_tokens, weights) if args.floor else {}
     rows = measure(scorer, served | floors, chosen, _show)
     head = {
@@ -81,6 +83,7 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--precision", default="bf16,int8,nvfp4,as-stored", help="of what is served; with commas")
+    parser.add_argument("--kv-dtype", default="auto", help="of what is served; with commas")
     parser.add_argument("--tokens", type=int, default=60_000)
     parser.add_argument("--model", help="default: the embedded one")
     parser.add_argument("--golden-dtype", default="float32", choices=("float32", "bfloat16"))

@@ -126,7 +126,7 @@ class RandomModel:
     """A body and a head, recorded as an engine records them."""
 
     def __init__(self, machine: Machine, shape: LlamaShape, format_name: str, *, most: Rows) -> None:
-        groups = LLAMA.groups(shape, 2)
+        groups = LLAMA.groups(shape, 2 * shape.heads.head_dim)
         self._blocks_each = -(-(most.position + most.rows_each) // BLOCK_SIZE)
         store = KVStore(groups, [most.requests * self._blocks_each + 1], BLOCK_SIZE, shape.heads, torch.bfloat16)
         weights = LLAMA.build(shape, RandomTake(shape, format_name))

@@ -10,7 +10,10 @@
 //
 // A block holds S tokens of G heads (S a multiple of 16). First K, for each head and 16 tokens as pairs of features
 // [D / 2][16 tokens][2], which is the layout of a weight panel: scores of 16 keys come out of one register. Then V, for
-// each head token by token [S][D].
+// each head token by token [S][D]. Both are bfloat16, or int8 codes: then a float32 scale follows for each head and token
+// of K [G][S] and of V [G][S], and x = scale * code. The scale is the largest size among the head's numbers over 127, NaN
+// if one of them is not finite, and codes are rounded to nearest. A code is bfloat16 as it is, so scores and sums are
+// those of codes; a key's scale multiplies its score, and a value's scale its weight.
 #pragma once
 
 #include <algorithm>
@@ -23,17 +26,24 @@ namespace dayzero {
 constexpr int kKeyTile = 64;  // keys that are scored together; tiles lie at multiples of it, whatever a step holds
 constexpr int kKeyPart = 512;  // keys whose sums begin anew, likewise: threads may share what a row sees
 
+enum class KVFormat { kBf16, kInt8 };
+
 struct KVShape {
     int block_size, num_kv_heads, head_dim;
+    KVFormat format = KVFormat::kBf16;
 
-    int64_t block_elements() const { return 2LL * block_size * num_kv_heads * head_dim; }
-    // K of 16 tokens of a head within a block.
-    int64_t key_tile(int head, int offset) const {
-        return (static_cast<int64_t>(head) * block_size + offset) * head_dim;
+    // Bytes, and places within a block.
+    int64_t element() const { return format == KVFormat::kInt8 ? 1 : 2; }
+    int64_t block() const { return value_scale(num_kv_heads, 0); }
+    int64_t key_tile(int head, int offset) const { return (slot(head) + offset) * head_dim * element(); }  // of 16 tokens
+    int64_t value(int head, int offset) const { return key_tile(num_kv_heads + head, offset); }
+    int64_t key_scale(int head, int offset) const {
+        return value(num_kv_heads, 0) + (format == KVFormat::kInt8 ? (slot(head) + offset) * 4 : 0);
     }
-    int64_t value(int head, int offset) const {
-        return (static_cast<int64_t>(num_kv_heads + head) * block_size + offset) * head_dim;
-    }
+    int64_t value_scale(int head, int offset) const { return key_scale(num_kv_heads + head, offset); }
+
+  private:
+    int64_t slot(int head) const { return static_cast<int64_t>(head) * block_size; }
 };
 
 // Consecutive rows of a request that attend to one KV head; each row is `queries_per_kv` lines, one for each query head.
@@ -47,7 +57,7 @@ struct Attend {
     int queries_per_kv;
     float scale;
     int window;  // keys a row sees, its own included; 0: all
-    const uint16_t* pool;
+    const uint8_t* pool;
     const int32_t* table;  // blocks of the request
     KVShape shape;
     int kv_head;
@@ -69,9 +79,9 @@ static inline KeyParts key_parts(int first_position, int last_position, int wind
 // Of the sums that lines have found in a part: values, maxima and totals.
 static inline int64_t part_bytes(int lines, int head_dim) { return (lines * (head_dim * 4LL + 8) + 63) / 64 * 64; }
 
-inline int64_t attend_scratch_bytes(int rows, int queries_per_kv, int head_dim) {
-    const int lines = rows * queries_per_kv;
-    return 2 * part_bytes(lines, head_dim) + lines * head_dim * 2LL;  // and the queries as bfloat16
+// The sums of all parts and of one, the queries as bfloat16, and the keys of a tile.
+static inline int64_t attend_scratch_bytes(int lines, int head_dim) {
+    return 2 * part_bytes(lines, head_dim) + (lines + kKeyTile) * head_dim * 2LL;
 }
 
 }  // namespace dayzero

@@ -72,6 +72,7 @@ constexpr int64_t packed_row_bytes(Format format, int padded_inner) {
 }
 
 struct Attend;  // attention.hpp
+struct KVShape;
 
 // Rows of packed activations against one packed panel of a weight.
 //
@@ -113,8 +114,7 @@ struct Isa {
     void (*gelu_mul)(const float* gate, const float* up, int width, float* out);
     void (*copy_bf16)(const uint16_t* x, float scale, int width, float* out);
     // One token's K and V heads into their block.
-    void (*write_kv)(const float* k, const float* v, uint16_t* block, int offset, int block_size, int num_kv_heads,
-                     int head_dim);
+    void (*write_kv)(const float* k, const float* v, const KVShape& shape, uint8_t* block, int offset);
     void (*attend)(const Attend& call);
     // The same in pieces: a part of the keys, and what was found in all parts, part_bytes each, from first to last.
     void (*attend_part)(const Attend& call, int part, uint8_t* found);

@@ -63,6 +63,8 @@ NB_MODULE(_native, m) {
 
     nb::enum_<Low>(m, "Low").value("MIDDLE", Low::kMiddle).value("ZERO", Low::kZero).value("MINIMUM", Low::kMinimum);
 
+    nb::enum_<KVFormat>(m, "KVFormat").value("BF16", KVFormat::kBf16).value("INT8", KVFormat::kInt8);
+
     nb::class_<ThreadPool>(m, "ThreadPool")
         .def(nb::init<int, int>(), "num_threads"_a, "spin_us"_a)
         .def_prop_ro("size", &ThreadPool::size);
@@ -101,10 +103,12 @@ NB_MODULE(_native, m) {
     nb::class_<KVPool>(m, "KVPool")
         .def(
             "__init__",
-            [](KVPool* pool, uintptr_t blocks, int num_blocks, int block_size, int num_kv_heads, int head_dim, int group) {
-                new (pool) KVPool{at<uint16_t>(blocks), num_blocks, {block_size, num_kv_heads, head_dim}, group};
+            [](KVPool* pool, uintptr_t blocks, int num_blocks, KVFormat format, int block_size, int num_kv_heads,
+               int head_dim, int group) {
+                const KVShape shape{block_size, num_kv_heads, head_dim, format};
+                new (pool) KVPool{at<uint8_t>(blocks), num_blocks, shape, group};
             },
-            "blocks"_a, "num_blocks"_a, "block_size"_a, "num_kv_heads"_a, "head_dim"_a, "group"_a);
+            "blocks"_a, "num_blocks"_a, "format"_a, "block_size"_a, "num_kv_heads"_a, "head_dim"_a, "group"_a);
 
     nb::class_<Program>(m, "Program")
         .def("__init__",

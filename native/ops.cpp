@@ -247,7 +247,8 @@ class RopeAndWriteKV final : public Op {
 
   private:
     void row(const Step& step, int r) const {
-        const auto& [block_size, num_kv_heads, head_dim] = pool_.shape;
+        const int block_size = pool_.shape.block_size, num_kv_heads = pool_.shape.num_kv_heads;
+        const int head_dim = pool_.shape.head_dim;
         const int position = step.positions[r];
         const float* cos = cos_ + static_cast<int64_t>(position) * head_dim;
         const float* signed_sin = signed_sin_ + static_cast<int64_t>(position) * head_dim;
@@ -260,8 +261,8 @@ class RopeAndWriteKV final : public Op {
             isa_.rope(x, cos, signed_sin, head_dim);
         }
         const int64_t slot = step.groups[pool_.group].slot(step.requests[r], position);
-        isa_.write_kv(k, k + num_kv_heads * head_dim, pool_.block(slot / block_size),
-                      static_cast<int>(slot % block_size), block_size, num_kv_heads, head_dim);
+        isa_.write_kv(k, k + num_kv_heads * head_dim, pool_.shape, pool_.block(slot / block_size),
+                      static_cast<int>(slot % block_size));
     }
 
     const Isa& isa_;
@@ -279,7 +280,7 @@ class Attention final : public Op {
           window_(window), queries_(num_heads / pool.shape.num_kv_heads), pool_(pool) {}
 
     int64_t scratch_bytes(const Step&) const override {
-        return attend_scratch_bytes(kRows, queries_, pool_.shape.head_dim);
+        return attend_scratch_bytes(kRows * queries_, pool_.shape.head_dim);
     }
 
     void prepare(const Step& step) override {

@@ -25,12 +25,12 @@ struct HeadNorms {
 
 // The KV of a layer and the cache group whose tables name its blocks.
 struct KVPool {
-    uint16_t* blocks;
+    uint8_t* blocks;
     int num_blocks;
     KVShape shape;
     int group;
 
-    uint16_t* block(int64_t number) const { return blocks + number * shape.block_elements(); }
+    uint8_t* block(int64_t number) const { return blocks + number * shape.block(); }
 };
 
 // Norms and rotates Q and K of every token, stores K and V, leaves Q in place. cos, signed_sin: [positions, D].

@@ -91,6 +91,10 @@ inline F load_bf16(const uint16_t* p) {
     return low_bf16(_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
 }
 
+inline F load_int8(const int8_t* p) {
+    return floats(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+}
+
 // Rounded to nearest, ties to even; subnormals are kept, and a NaN stays one.
 inline void store_bf16(uint16_t* p, F x) {
     const I bits = _mm256_castps_si256(x);
@@ -99,6 +103,13 @@ inline void store_bf16(uint16_t* p, F x) {
     const I nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
     const I kept = _mm256_blendv_epi8(rounded, _mm256_set1_epi32(0x7fc0), nan);
     const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(kept), _mm256_extracti128_si256(kept, 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), words);
+}
+
+// Of numbers that bfloat16 holds.
+inline void store_exact_bf16(uint16_t* p, F x) {
+    const I halves = _mm256_srli_epi32(_mm256_castps_si256(x), 16);
+    const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256(halves, 1));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), words);
 }
 

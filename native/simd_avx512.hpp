@@ -61,6 +61,10 @@ inline void store_int8(int8_t* p, I x) {  // saturated
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(x));
 }
 
+inline F load_int8(const int8_t* p) {
+    return floats(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+
 // 16 bfloat16 as float32.
 inline F load_bf16(const uint16_t* p) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16));
@@ -89,6 +93,11 @@ inline I e2m1_table() {
         0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0, 0x0000, 0x3f00, 0x3f80, 0x3fc0, 0x4000, 0x4040,
         0x4080, 0x40c0, 0x8000, 0xbf00, 0xbf80, 0xbfc0, 0xc000, 0xc040, 0xc080, 0xc0c0};
     return _mm512_load_si512(kE2M1);
+}
+
+// Of numbers that bfloat16 holds.
+inline void store_exact_bf16(uint16_t* p, F x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), (__m256i)_mm512_cvtneps_pbh(x));
 }
 
 // x * 2^n, n whole.

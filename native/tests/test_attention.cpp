@@ -11,19 +11,33 @@ namespace {
 
 struct Shape {
     int num_heads, num_kv_heads, head_dim, block_size, window;
+    KVFormat format;
 
-    KVShape kv() const { return {block_size, num_kv_heads, head_dim}; }
+    KVShape kv() const { return {block_size, num_kv_heads, head_dim, format}; }
     int width() const { return (num_heads + 2 * num_kv_heads) * head_dim; }
 };
 
-// One request: its rows of Q, K and V so far.
+// One request: its rows so far of Q in bfloat16, and of K and V as stored.
 struct History {
     std::vector<int32_t> table;
     std::vector<std::vector<float>> rows;
 };
 
 double number_of(const History& history, int position, int head, int d, int head_dim) {
-    return float_of(bf16_of(history.rows[static_cast<size_t>(position)][static_cast<size_t>(head * head_dim + d)]));
+    return history.rows[static_cast<size_t>(position)][static_cast<size_t>(head * head_dim + d)];
+}
+
+std::vector<float> as_stored(const Shape& shape, std::vector<float> row) {
+    for (int head = 0; head < shape.num_heads + 2 * shape.num_kv_heads; ++head) {
+        float* x = row.data() + head * shape.head_dim;
+        const bool has_codes = head >= shape.num_heads && shape.format == KVFormat::kInt8;
+        float largest = 0;
+        for (int d = 0; d < shape.head_dim; ++d) largest = std::max(largest, std::fabs(x[d]));
+        for (int d = 0; d < shape.head_dim; ++d) {
+            x[d] = has_codes ? std::nearbyint(x[d] * (127 / largest)) * (largest / 127) : float_of(bf16_of(x[d]));
+        }
+    }
+    return row;
 }
 
 void check_row(const Shape& shape, const History& history, int position, const float* out, float scale) {
@@ -60,13 +74,13 @@ void check_growth(const Isa& isa, ThreadPool& pool, const Shape& shape, bool is_
     std::vector<int32_t> free_blocks;
     for (int block = 0; block < num_requests * blocks_each; ++block) free_blocks.push_back(block);
     random.shuffle(free_blocks);
-    std::vector<uint16_t> kv(static_cast<size_t>(num_requests * blocks_each * shape.kv().block_elements()), kNanBf16);
+    std::vector<uint16_t> kv(static_cast<size_t>(num_requests * blocks_each * shape.kv().block() / 2), kNanBf16);
     std::vector<float> cos(static_cast<size_t>(most_tokens) * shape.head_dim, 1.0f), sin(cos.size(), 0.0f);
     const float scale = 1 / std::sqrt(static_cast<float>(shape.head_dim));
 
     Program program(pool, isa);
     const int qkv = program.add_buffer(shape.width()), out = program.add_buffer(shape.num_heads * shape.head_dim);
-    const KVPool blocks{kv.data(), num_requests * blocks_each, shape.kv(), 0};
+    const KVPool blocks{reinterpret_cast<uint8_t*>(kv.data()), num_requests * blocks_each, shape.kv(), 0};
     add_rope_and_write_kv(program, qkv, {}, cos.data(), sin.data(), most_tokens, shape.num_heads, blocks);
     add_attention(program, qkv, out, scale, shape.window, shape.num_heads, blocks);
 
@@ -91,7 +105,8 @@ void check_growth(const Isa& isa, ThreadPool& pool, const Shape& shape, bool is_
         int row = 0;
         for (size_t r = 0; r < requests.size(); ++r) {
             for (int i = 0; i < requests[r].rows; ++i, ++row) {
-                histories[r].rows.emplace_back(program.buffer(qkv).row(row), program.buffer(qkv).row(row + 1));
+                histories[r].rows.push_back(
+                    as_stored(shape, {program.buffer(qkv).row(row), program.buffer(qkv).row(row + 1)}));
             }
         }
         program.run();
@@ -116,7 +131,8 @@ void test_attention(int rounds) {
                 const int num_kv_heads = random.between(1, 3);
                 check_growth(*isa, pool,
                              {random.one_of<int>({1, 3, 4, 7}) * num_kv_heads, num_kv_heads, 16 * random.between(1, 8),
-                              16 * random.between(1, 3), random.one_of<int>({0, 0, 1, 20, 64, 100})},
+                              16 * random.between(1, 3), random.one_of<int>({0, 0, 1, 20, 64, 100}),
+                              random.one_of<KVFormat>({KVFormat::kBf16, KVFormat::kInt8})},
                              round % 5 == 0, random);
             }
         }

@@ -51,7 +51,7 @@ struct Recorded {
     int logits;
 
     Recorded(const Model& model, ThreadPool& pool, const Isa& isa)
-        : kv(static_cast<size_t>(kBlocks * kShape.block_elements()), kNanBf16), program(pool, isa) {
+        : kv(static_cast<size_t>(kBlocks * kShape.block() / 2), kNanBf16), program(pool, isa) {
         Program& p = program;
         const int x = p.add_buffer(kWidth), normed = p.add_buffer(kWidth), qkv = p.add_buffer(model.qkv->features);
         const int mixed = p.add_buffer(kHeads * kHeadDim), gate_up = p.add_buffer(2 * kInner);
@@ -61,7 +61,7 @@ struct Recorded {
         add_embedding(p, x, model.table.data(), kVocabulary, 1.5f);
         add_rms_norm(p, x, model.norm.data(), 1e-5f, normed, Rows::kTokens);
         add_linear(p, normed, *model.qkv, nullptr, qkv, 0, Rows::kTokens);
-        const KVPool blocks{kv.data(), kBlocks, kShape, 0};
+        const KVPool blocks{reinterpret_cast<uint8_t*>(kv.data()), kBlocks, kShape, 0};
         add_rope_and_write_kv(p, qkv, {model.norm.data(), model.norm.data(), 1e-5f}, model.cos.data(), model.sin.data(),
                               kContext, kHeads, blocks);
         add_attention(p, qkv, mixed, 0.25f, 20, kHeads, blocks);

@@ -50,6 +50,7 @@ class EngineOptions(TypedDict, total=False):
     max_requests: int
     max_step_tokens: int
     kv_memory_bytes: int
+    kv_dtype: str
     block_size: int
     threads: int
     kernels: str

@@ -23,7 +23,7 @@ def test_doctor_shows_the_machine_what_the_model_needs_and_why_each_kernel_serve
     assert facts["memory free"].endswith("GiB")
     assert facts["family"] == "llama"
     assert facts["weights"] == "257 MiB"
-    assert facts["KV"] == "22.5 KiB a token"
+    assert facts["KV"] == "22.5 KiB a token, in bf16"
     assert facts["context"] == "8192 tokens"
     assert "GiB" in facts["KV pool"]
     threes = {row[0]: row[1:] for row in rows if len(row) == 3}
@@ -61,6 +61,12 @@ def test_doctor_says_what_the_weights_take_in_each_precision(
     said = precisions(dayzero("doctor", tiny_folder))
     assert said["bf16"][1] == "chosen: the checkpoint has no codes of its own"
     assert said["as-stored"][1].startswith("refused: precision as-stored: this checkpoint has no codes")
+
+
+@needs_native
+def test_doctor_says_what_kv_takes_in_int8(dayzero: Dayzero, smollm2: Path) -> None:
+    facts = {row[0]: row[1] for row in rows_of(dayzero("doctor", smollm2, "--kv-dtype", "int8")) if len(row) == 2}
+    assert facts["KV"] == "12.0 KiB a token, in int8"
 
 
 def rows_of(done: Done) -> list[list[str]]:

@@ -61,7 +61,7 @@ def test_the_frozen_spec_is_printed_and_is_what_is_served(server: Server) -> Non
     )  # the latter on torch's kernels
     assert re.fullmatch(rf"{name} \(llama, bfloat16, precision {precision}\)", said["model"])
     assert said["context"] == f"{CONTEXT} tokens, 64 requests at once"
-    assert re.fullmatch(r"\d+ blocks of 16 tokens, .* GiB as it fills", said["KV pool"])
+    assert re.fullmatch(r"\d+ blocks of 16 tokens in bf16, .* GiB as it fills", said["KV pool"])
     assert re.fullmatch(r"\d+ tokens, \d+ threads", said["step"])
     version = server.client.get("/version").json()
     assert said["version"] == f"policy {version['policy_version']}, numerics {version['numerics_id']}"

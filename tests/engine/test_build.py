@@ -159,6 +159,7 @@ def test_what_cannot_be_served_is_refused(folder: Path, change: dict[str, object
 
 
 NEEDS_NATIVE = "precision {} needs native kernels: {}\nhint: leave out --precision{}$"
+KV_NEEDS_NATIVE = "KV dtype {} needs native kernels: {}\nhint: leave out --kv-dtype{}$"
 IN_BFLOAT16 = "native kernels compute in bfloat16, not in float32"
 
 
@@ -183,10 +184,17 @@ IN_BFLOAT16 = "native kernels compute in bfloat16, not in float32"
             ({"precision": name, "dtype": "float32"}, NEEDS_NATIVE.format(name, IN_BFLOAT16, ""))
             for name in ("bf16", "int8", "nvfp4", "as-stored")
         ),
+        ({"kv_dtype": "fp8"}, "KV dtype not supported: fp8\nhint: known: auto, bf16, int8$"),
+        (
+            {"kv_dtype": "int8", "kernels": "torch"},
+            KV_NEEDS_NATIVE.format("int8", "torch was asked for", ", or --kernels torch"),
+        ),
+        ({"kv_dtype": "int8", "dtype": "float32"}, KV_NEEDS_NATIVE.format("int8", IN_BFLOAT16, "")),
+        ({"kv_dtype": "bf16", "dtype": "float32"}, KV_NEEDS_NATIVE.format("bf16", IN_BFLOAT16, "")),
     ],
     ids=str,
 )
-def test_kernels_and_precisions_that_cannot_be_had_are_refused_by_name_with_the_reason(
+def test_kernels_precisions_and_kv_dtypes_that_cannot_be_had_are_refused_by_name_with_the_reason(
     folder: Path, change: dict[str, object], message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -209,6 +217,29 @@ def test_what_the_extension_lacks_is_the_reason_why_native_kernels_or_a_precisio
     with pytest.raises(ConfigError, match=r"precision nvfp4 needs native kernels: .*native/avx2 needs what avx2 has"):
         plan_engine(config(folder, precision="nvfp4"))
     assert plan_engine(config(folder)).precision == "bf16"
+
+
+@pytest.mark.skipif(best_instruction_set()[0] is None, reason=best_instruction_set()[1])
+def test_kv_in_int8_takes_less_memory_and_is_another_policy_so_that_no_cached_kv_is_shared(folder: Path) -> None:
+    own, asked = built(folder)[1], built(folder, kv_dtype="bf16")[1]
+    assert (own.kv_dtype, own.policy_version) == ("bf16", asked.policy_version)
+    engine, spec = built(folder, kv_dtype="int8")
+    assert spec.kv_dtype == "int8"
+    assert spec.numerics_id != own.numerics_id
+    assert spec.policy_version != own.policy_version
+    head_dim = plan_engine(config(folder)).shape.heads.head_dim
+    token_bytes = {s.kv_dtype: s.kv_bytes / (s.kv_blocks + 1) / s.block_size for s in (own, spec)}
+    assert token_bytes["int8"] / token_bytes["bf16"] == (head_dim + 4) / (2 * head_dim)
+    params = SamplingParams(max_tokens=4, seed=0)
+    submit = Submit(request_id=1, prompt=[5] * 40, params=params, salt="", policy_version=spec.policy_version)
+    engine.submit(submit)
+    events = [event for _ in range(8) if engine.has_work for event in engine.step().events]
+    assert (len(events), events[-1].finish) == (4, FinishReason.LENGTH)
+
+
+def test_kv_is_in_the_dtype_of_the_model_if_nothing_is_said(folder: Path) -> None:
+    assert plan_engine(config(folder, dtype="float32")).kv_dtype == "float32"
+    assert plan_engine(config(folder, kernels="torch", kv_dtype="bf16")).kv_dtype == "bf16"
 
 
 def test_an_architecture_that_is_not_known_is_refused_with_those_that_are(folder: Path, tmp_path: Path) -> None:

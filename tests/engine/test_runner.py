@@ -27,7 +27,7 @@ class Watched:
     """A runner, the steps that its model was given, and the rows that its head was."""
 
     def __init__(self, model: Model) -> None:
-        self.groups = model.family.groups(model.shape, 4)
+        self.groups = model.family.groups(model.shape, 4 * model.shape.heads.head_dim)
         self.store = KVStore(
             self.groups, [BLOCKS] * len(self.groups), SIZE, heads=model.shape.heads, dtype=torch.float32
         )

@@ -175,6 +175,7 @@ def spec(setting):
         block_size=setting.block_size,
         kv_blocks=setting.blocks[0],
         kv_bytes=0,
+        kv_dtype="none",
         max_requests=setting.max_requests,
         max_step_tokens=setting.max_step_tokens,
         threads=1,

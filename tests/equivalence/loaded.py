@@ -19,6 +19,7 @@ from dayzero.engine.runner import ModelRunner
 from dayzero.engine.scheduler import Scheduler, SchedulerLimits, finish_reason
 from dayzero.kernels.attention import HeadLayout
 from dayzero.kernels.choose import choose
+from dayzero.kernels.kv_format import head_bytes
 from dayzero.kernels.native.backend import NativeKernels, obstacle
 from dayzero.kv.cache import KVCache
 from dayzero.kv.store import KVStore
@@ -33,17 +34,19 @@ BLOCK_SIZE = 16
 NOT_NATIVE = obstacle(torch.bfloat16, HeadLayout(6, 2, 16), BLOCK_SIZE)
 
 
-def _native(precision: str) -> object:
+def _native(precision: str, kv_dtype: torch.dtype = torch.bfloat16) -> object:
     skip = pytest.mark.skipif(bool(NOT_NATIVE), reason=NOT_NATIVE)
-    return pytest.param(torch.bfloat16, "native", precision, id=f"native {precision}", marks=skip)
+    name = f"native {precision}" + (", KV in int8" if kv_dtype is torch.int8 else "")
+    return pytest.param(torch.bfloat16, "native", precision, kv_dtype, id=name, marks=skip)
 
 
 by_kernels = pytest.mark.parametrize(
-    ("dtype", "wish", "precision"),
+    ("dtype", "wish", "precision", "kv_dtype"),
     [
-        pytest.param(torch.float32, "torch", "float32", id="float32"),
-        pytest.param(torch.bfloat16, "torch", "bf16", id="bfloat16"),
+        pytest.param(torch.float32, "torch", "float32", torch.float32, id="float32"),
+        pytest.param(torch.bfloat16, "torch", "bf16", torch.bfloat16, id="bfloat16"),
         *(_native(precision) for precision in ("bf16", "int8", "nvfp4", "as-stored")),
+        _native("bf16", torch.int8),
     ],
 )
 
@@ -87,7 +90,14 @@ class Loaded:
     """A checkpoint in one dtype."""
 
     def __init__(
-        self, path: Path, dtype: torch.dtype, *, max_context: int, wish: str = "auto", precision: str = "bf16"
+        self,
+        path: Path,
+        dtype: torch.dtype,
+        *,
+        max_context: int,
+        wish: str = "auto",
+        precision: str = "bf16",
+        kv_dtype: torch.dtype | None = None,
     ) -> None:
         checkpoint = open_checkpoint(path)
         self.family = family_of(checkpoint.family)
@@ -97,7 +107,8 @@ class Loaded:
         self.max_context = max_context
         self.eos_token_ids = checkpoint.generation.eos_token_ids
         self.kernels = choose(dtype, self.shape.heads, BLOCK_SIZE, torch.get_num_threads(), wish)
-        self.groups = self.family.groups(self.shape, dtype.itemsize)
+        self.kv_dtype = kv_dtype or dtype
+        self.groups = self.family.groups(self.shape, head_bytes(self.shape.heads.head_dim, self.kv_dtype))
         self.weights = load(self.family, self.shape, checkpoint.tensors, dtype, self.kernels, precision=precision)
 
     @property
@@ -155,7 +166,7 @@ class Loaded:
 
     def store(self, num_blocks: Sequence[int], block_size: int) -> KVStore:
         """A fresh one."""
-        return KVStore(self.groups, num_blocks, block_size, self.shape.heads, self.dtype)
+        return KVStore(self.groups, num_blocks, block_size, self.shape.heads, self.kv_dtype)
 
     def _runner(self, num_blocks: Sequence[int], block_size: int) -> ModelRunner:
         store = self.store(num_blocks, block_size)
@@ -175,6 +186,7 @@ class Loaded:
             block_size=sizes.block_size,
             kv_blocks=sizes.num_blocks[0] - 1,
             kv_bytes=0,
+            kv_dtype=str(self.kv_dtype),
             max_requests=sizes.max_requests,
             max_step_tokens=sizes.max_step_tokens,
             threads=torch.get_num_threads(),

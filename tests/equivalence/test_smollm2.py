@@ -22,9 +22,9 @@ BATCHINGS = int(os.environ.get("DAYZERO_BATCHINGS", "102")) // 34
 @pytest.mark.timeout(200 + 20 * BATCHINGS)
 @by_kernels
 def test_any_way_to_serve_a_request_gives_the_answer_it_has_alone(
-    smollm2: Path, dtype: torch.dtype, wish: str, precision: str
+    smollm2: Path, dtype: torch.dtype, wish: str, precision: str, kv_dtype: torch.dtype
 ) -> None:
-    loaded = Loaded(smollm2, dtype, max_context=1024, wish=wish, precision=precision)
+    loaded = Loaded(smollm2, dtype, max_context=1024, wish=wish, precision=precision, kv_dtype=kv_dtype)
     text = Tokenizer.from_source(open_checkpoint(smollm2).tokenizer).encode_prompt(ordinary_text())
     draw = random.Random(0)
     stems = [text[start : start + 300] for start in (draw.randrange(len(text) - 300) for _ in range(2))]

@@ -25,15 +25,15 @@ MODELS = {
         options={**GEMMA3.options, "num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"]},
     ),
 }
-BATCHINGS = int(os.environ.get("DAYZERO_BATCHINGS", "306")) // (6 * len(MODELS))
+BATCHINGS = int(os.environ.get("DAYZERO_BATCHINGS", "357")) // (7 * len(MODELS))
 
 
 @pytest.mark.timeout(60 + 5 * BATCHINGS)
 @by_kernels
 @pytest.mark.parametrize("name", MODELS)
-def test_any_way_to_serve_a_request_gives_the_answer_it_has_alone(name, dtype, wish, precision, tmp_path):
+def test_any_way_to_serve_a_request_gives_the_answer_it_has_alone(name, dtype, wish, precision, kv_dtype, tmp_path):
     save(MODELS[name], tmp_path)
-    loaded = Loaded(tmp_path, dtype, max_context=1024, wish=wish, precision=precision)
+    loaded = Loaded(tmp_path, dtype, max_context=1024, wish=wish, precision=precision, kv_dtype=kv_dtype)
     draw = random.Random(0)
     stems = [[draw.randrange(VOCAB_SIZE) for _ in range(540)] for _ in range(3)]
     kinds = [

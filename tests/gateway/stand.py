@@ -45,6 +45,7 @@ SPEC = EngineSpec(
     block_size=16,
     kv_blocks=64,
     kv_bytes=0,
+    kv_dtype="none",
     max_requests=8,
     max_step_tokens=64,
     threads=1,

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from dayzero.checkpoint.open import open_checkpoint
+from dayzero.kernels.kv_format import head_bytes
 from dayzero.kernels.registry import select, select_reference
 from dayzero.kv.groups import CacheGroup
 from dayzero.kv.store import KVStore
@@ -37,7 +38,7 @@ class Model:
     def hidden(self, tokens: Sequence[int], chunks: Sequence[int], taps: Sequence[int] = ()) -> list[Hidden]:
         """What the model returns for each chunk, every row sampled."""
         assert sum(chunks) == len(tokens)
-        groups = self.family.groups(self.shape, self.dtype.itemsize)
+        groups = self.family.groups(self.shape, head_bytes(self.shape.heads.head_dim, self.dtype))
         num_blocks = -(-len(tokens) // BLOCK_SIZE) + 1
         store = KVStore(
             groups,

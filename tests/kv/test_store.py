@@ -16,6 +16,13 @@ def test_each_layer_has_the_pool_of_its_group() -> None:
     assert not store.layer(0).any()
 
 
+def test_a_pool_of_int8_has_room_for_a_scale_behind_the_codes_of_a_head() -> None:
+    group = CacheGroup(kind=CacheKind.FULL, layers=(0,), bytes_per_token=48)
+    store = KVStore((group,), (10,), 16, HeadLayout(num_heads=6, num_kv_heads=2, head_dim=8), torch.int8)
+    assert store.layer(0).shape == (10, 16, 2, 2, 8 + 4)
+    assert store.layer(0).nbytes == 10 * 16 * group.bytes_per_token
+
+
 def test_a_pool_costs_no_memory_before_it_is_written() -> None:
     group = CacheGroup(kind=CacheKind.FULL, layers=(0,), bytes_per_token=4096)
     before = resident_bytes()

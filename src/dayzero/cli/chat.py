@@ -27,6 +27,7 @@ def chat(
     temperature: Annotated[float | None, typer.Option(min=0.0, max=2.0, help="0: greedy")] = None,
     dtype: Annotated[str, typer.Option(help="bfloat16, or float32: the golden mode")] = "bfloat16",
     precision: Annotated[str, typer.Option(help="bf16, int8, nvfp4, as-stored (the model's own codes), auto")] = "auto",
+    kv_dtype: Annotated[str, typer.Option(help="of stored K and V: bf16, int8 (half the memory), auto")] = "auto",
     chat_template: Annotated[Path | None, typer.Option(help="a Jinja file instead of the model's own")] = None,
     offline: Annotated[bool, typer.Option("--offline", help="never look at the hub")] = False,
 ) -> None:
@@ -35,7 +36,15 @@ def chat(
 
     template = None if chat_template is None else read_template(chat_template)
     with Bars() as bars:
-        llm = LLM(model, dtype=dtype, precision=precision, offline=offline, chat_template=template, progress=bars)
+        llm = LLM(
+            model,
+            dtype=dtype,
+            precision=precision,
+            kv_dtype=kv_dtype,
+            offline=offline,
+            chat_template=template,
+            progress=bars,
+        )
     options = SamplingOptions(max_tokens=max_tokens)
     if temperature is not None:
         options["temperature"] = temperature

@@ -23,6 +23,7 @@ def doctor(
     model: Annotated[str | None, typer.Argument(help="folder, .gguf file or hub id; none: the embedded model")] = None,
     dtype: Annotated[str, typer.Option(help="bfloat16 or float32")] = "bfloat16",
     precision: Annotated[str, typer.Option(help="bf16, int8, nvfp4, as-stored (the model's own codes), auto")] = "auto",
+    kv_dtype: Annotated[str, typer.Option(help="of stored K and V: bf16, int8 (half the memory), auto")] = "auto",
     kernels: Annotated[str, typer.Option(help="auto, native or torch")] = "auto",
     offline: Annotated[bool, typer.Option("--offline", help="never look at the hub")] = False,
 ) -> None:
@@ -51,7 +52,9 @@ def doctor(
     _print_native(console)
     with Bars() as bars:
         path = locate(model, offline=offline, progress=bars)
-    plan = plan_engine(EngineConfig(model=str(path), dtype=dtype, precision=precision, kernels=kernels))
+    plan = plan_engine(
+        EngineConfig(model=str(path), dtype=dtype, precision=precision, kernels=kernels, kv_dtype=kv_dtype)
+    )
     per_token = sum(group.bytes_per_token for group in plan.groups)
     _table(
         console,
@@ -59,7 +62,7 @@ def doctor(
         [
             ("family", plan.family.name),
             ("weights", f"{plan.weight_bytes / 2**20:.0f} MiB"),
-            ("KV", f"{per_token / 2**10:.1f} KiB a token"),
+            ("KV", f"{per_token / 2**10:.1f} KiB a token, in {plan.kv_dtype}"),
             ("context", f"{plan.memory.max_context} tokens"),
             ("KV pool", f"{plan.memory.kv_bytes / 2**30:.2f} GiB, committed as it fills"),
         ],

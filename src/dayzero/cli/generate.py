@@ -17,6 +17,7 @@ def generate(
     seed: Annotated[int | None, typer.Option(help="the same seed gives the same text")] = None,
     dtype: Annotated[str, typer.Option(help="bfloat16, or float32: the golden mode")] = "bfloat16",
     precision: Annotated[str, typer.Option(help="bf16, int8, nvfp4, as-stored (the model's own codes), auto")] = "auto",
+    kv_dtype: Annotated[str, typer.Option(help="of stored K and V: bf16, int8 (half the memory), auto")] = "auto",
     chat: Annotated[bool, typer.Option("--chat", help="wrap the prompt in the model's chat template")] = False,
     offline: Annotated[bool, typer.Option("--offline", help="never look at the hub")] = False,
 ) -> None:
@@ -27,7 +28,7 @@ def generate(
     if not text:
         raise ConfigError("empty prompt", hint="give a text, or - and something on standard input")
     with Bars() as bars:
-        llm = LLM(model, dtype=dtype, precision=precision, offline=offline, progress=bars)
+        llm = LLM(model, dtype=dtype, precision=precision, kv_dtype=kv_dtype, offline=offline, progress=bars)
     options = SamplingOptions(max_tokens=max_tokens)
     if temperature is not None:
         options["temperature"] = temperature

@@ -36,6 +36,7 @@ def serve(
     served_model_name: Annotated[str | None, typer.Option(help="what clients call it; default: its own name")] = None,
     dtype: Annotated[str, typer.Option(help="bfloat16, or float32: the golden mode")] = "bfloat16",
     precision: Annotated[str, typer.Option(help="bf16, int8, nvfp4, as-stored (the model's own codes), auto")] = "auto",
+    kv_dtype: Annotated[str, typer.Option(help="of stored K and V: bf16, int8 (half the memory), auto")] = "auto",
     kernels: Annotated[str, typer.Option(help="auto, native or torch")] = "auto",
     max_context: Annotated[int | None, typer.Option(min=1, help="tokens; default: the model's")] = None,
     max_requests: Annotated[int, typer.Option(min=1, help="running at once; more wait")] = 64,
@@ -60,6 +61,7 @@ def serve(
         model=str(path),
         dtype=dtype,
         precision=precision,
+        kv_dtype=kv_dtype,
         kernels=kernels,
         max_context=max_context,
         max_requests=max_requests,
@@ -162,7 +164,8 @@ def announce(spec: EngineSpec, name: str, url: str) -> None:
     )
     print(f"context    {spec.max_context} tokens, {spec.max_requests} requests at once")
     print(
-        f"KV pool    {spec.kv_blocks} blocks of {spec.block_size} tokens, {spec.kv_bytes / 2**30:.2f} GiB as it fills"
+        f"KV pool    {spec.kv_blocks} blocks of {spec.block_size} tokens in {spec.kv_dtype}, "
+        f"{spec.kv_bytes / 2**30:.2f} GiB as it fills"
     )
     print(f"step       {spec.max_step_tokens} tokens, {spec.threads} threads")
     print(f"version    policy {spec.policy_version}, numerics {spec.numerics_id}")

@@ -27,6 +27,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     max_requests: int = 64
     max_step_tokens: int = 256  # more makes longer gaps between tokens and prompts no faster: docs/log.md
     kv_memory_bytes: int | None = None
+    kv_dtype: str = "auto"  # or bf16, int8: `kernels.kv_format`
     block_size: int = 16
     threads: int | None = None
     kernels: str = "auto"  # or native, torch: `kernels.choose`
@@ -57,6 +58,7 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     block_size: int
     kv_blocks: int  # of the first cache group
     kv_bytes: int
+    kv_dtype: str
     max_requests: int
     max_step_tokens: int
     threads: int

@@ -23,6 +23,7 @@ from dayzero.engine.scheduler import Scheduler, SchedulerLimits
 from dayzero.errors import ConfigError
 from dayzero.kernels.attention import KV_ALIGN, HeadLayout
 from dayzero.kernels.choose import choose, why_not_native
+from dayzero.kernels.kv_format import KV_DTYPES, head_bytes
 from dayzero.kernels.native.backend import NativeKernels
 from dayzero.kernels.registry import Kernels
 from dayzero.kv.cache import KVCache
@@ -34,6 +35,7 @@ from dayzero.models.registry import family_of
 from dayzero.quant import precision as precisions
 from dayzero.version import __version__
 
+KV_WISHES = ("auto", "bf16", "int8")
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
 Progress = Callable[[str, int, int], None]  # stage, done, total
 
@@ -53,6 +55,7 @@ class EnginePlan:
     memory: Memory
     kernels: Kernels | NativeKernels
     precision: str
+    kv_dtype: str
 
 
 def plan_engine(config: EngineConfig) -> EnginePlan:
@@ -68,9 +71,10 @@ def plan_engine(config: EngineConfig) -> EnginePlan:
     checkpoint = open_checkpoint(Path(config.model))
     family = family_of(checkpoint.family)
     shape = family.parse(checkpoint.config)
-    groups = family.groups(shape, dtype.itemsize)
     kernels = choose(dtype, shape.heads, config.block_size, threads, config.kernels)
     precision = resolve_precision(config, checkpoint, shape.heads, kernels)
+    kv_dtype = resolve_kv_dtype(config, shape.heads, kernels)
+    groups = family.groups(shape, head_bytes(shape.heads.head_dim, KV_DTYPES[kv_dtype]))
     weight_bytes = precisions.weight_bytes(precision, checkpoint.tensors.values(), dtype)
     sizes = memory(config, groups, model_context=shape.max_context, weight_bytes=weight_bytes, machine=here)
     return EnginePlan(
@@ -85,6 +89,7 @@ def plan_engine(config: EngineConfig) -> EnginePlan:
         memory=sizes,
         kernels=kernels,
         precision=precision,
+        kv_dtype=kv_dtype,
     )
 
 
@@ -98,10 +103,34 @@ def resolve_precision(
     if isinstance(kernels, NativeKernels):
         return precisions.resolve(asked, checkpoint.tensors)
     if asked not in ("auto", "bf16") or (asked == "bf16" and config.dtype != "bfloat16"):
-        why_not = why_not_native(DTYPES[config.dtype], heads, config.block_size, config.kernels)
-        other = ", or --kernels torch" if config.kernels == "torch" else ""
-        raise ConfigError(f"precision {asked} needs native kernels: {why_not}", hint=f"leave out --precision{other}")
+        raise ConfigError(
+            f"precision {asked} needs native kernels: {_why_not_native(config, heads)}",
+            hint=f"leave out --precision{_or_kernels(config)}",
+        )
     return "bf16" if config.dtype == "bfloat16" else config.dtype
+
+
+def resolve_kv_dtype(config: EngineConfig, heads: HeadLayout, kernels: Kernels | NativeKernels) -> str:
+    """How KV is stored. torch's kernels store it in the dtype and nothing else. Raises ConfigError likewise."""
+    asked, own = config.kv_dtype, "bf16" if config.dtype == "bfloat16" else config.dtype
+    if asked not in KV_WISHES:
+        raise ConfigError(f"KV dtype not supported: {asked}", hint="known: " + ", ".join(KV_WISHES))
+    if asked in ("auto", own):
+        return own
+    if isinstance(kernels, NativeKernels):
+        return asked
+    raise ConfigError(
+        f"KV dtype {asked} needs native kernels: {_why_not_native(config, heads)}",
+        hint=f"leave out --kv-dtype{_or_kernels(config)}",
+    )
+
+
+def _why_not_native(config: EngineConfig, heads: HeadLayout) -> str:
+    return why_not_native(DTYPES[config.dtype], heads, config.block_size, config.kernels)
+
+
+def _or_kernels(config: EngineConfig) -> str:
+    return ", or --kernels torch" if config.kernels == "torch" else ""
 
 
 def build_engine(config: EngineConfig, clock: Clock, progress: Progress) -> tuple[Engine, EngineSpec]:
@@ -121,7 +150,7 @@ def build_engine(config: EngineConfig, clock: Clock, progress: Progress) -> tupl
         plan.memory.num_blocks,
         config.block_size,
         plan.shape.heads,
-        plan.dtype,
+        KV_DTYPES[plan.kv_dtype],
     )
     spec = _spec(plan)
     model = bind(plan.family, weights, plan.kernels, store, plan.groups, config.block_size)
@@ -135,7 +164,7 @@ def build_engine(config: EngineConfig, clock: Clock, progress: Progress) -> tupl
 def _spec(plan: EnginePlan) -> EngineSpec:
     """Frozen once the weights are loaded: only then are all heights probed."""
     config = plan.config
-    numerics_id = _numerics_id(f"{config.dtype} {plan.precision}", plan.threads, plan.kernels)
+    numerics_id = _numerics_id(f"{config.dtype} {plan.precision} KV {plan.kv_dtype}", plan.threads, plan.kernels)
     return EngineSpec(
         model=config.model,
         family=plan.family.name,
@@ -148,6 +177,7 @@ def _spec(plan: EnginePlan) -> EngineSpec:
         block_size=config.block_size,
         kv_blocks=plan.memory.num_blocks[0] - 1,
         kv_bytes=plan.memory.kv_bytes,
+        kv_dtype=plan.kv_dtype,
         max_requests=config.max_requests,
         max_step_tokens=config.max_step_tokens,
         threads=plan.threads,

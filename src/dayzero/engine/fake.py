@@ -166,6 +166,7 @@ def build_fake_engine(config: EngineConfig, clock: Clock) -> tuple[Engine, Engin
         block_size=config.block_size,
         kv_blocks=num_blocks - 1,
         kv_bytes=num_blocks * config.block_size,
+        kv_dtype="none",
         max_requests=config.max_requests,
         max_step_tokens=config.max_step_tokens,
         threads=1,

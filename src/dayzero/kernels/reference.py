@@ -1,7 +1,8 @@
 """The slow and obvious version of every op. It is the specification; it is differentiable; it has no tricks.
 
 Shape letters: T tokens of a step, E model dim, F feed-forward dim, H query heads, G KV heads, D head dim,
-B blocks of the pool, S slots of a block, N output features, K input features.
+B blocks of the pool, S slots of a block, X elements of a head as stored (`kv_format`), N output features, K input
+features.
 """
 
 import math
@@ -10,6 +11,8 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from dayzero.kernels.kv_format import decode, encode, head_dim_of
 
 
 def prepare_linear(weight_NK: Tensor) -> Tensor:
@@ -46,9 +49,9 @@ def rope(x_THD: Tensor, cos_TD: Tensor, signed_sin_TD: Tensor) -> Tensor:
     return (x * cos_TD[:, None] + swapped * signed_sin_TD[:, None]).to(x_THD.dtype)
 
 
-def write_kv(kv_BS2GD: Tensor, kv_T2GD: Tensor, slots_T: Tensor) -> None:
+def write_kv(kv_BS2GX: Tensor, kv_T2GD: Tensor, slots_T: Tensor) -> None:
     """Store K and V of each token in its slot (block * S + offset)."""
-    kv_BS2GD.flatten(0, 1)[slots_T] = kv_T2GD
+    kv_BS2GX.flatten(0, 1)[slots_T] = encode(kv_T2GD, kv_BS2GX.dtype)
 
 
 def rotary_at(cos_PD: Tensor, signed_sin_PD: Tensor, positions_T: Tensor) -> tuple[Tensor, Tensor]:
@@ -60,7 +63,7 @@ def rope_and_write_kv(
     qkv_TX: Tensor,
     norms: tuple[Tensor, Tensor, float] | None,
     rotary: tuple[Tensor, Tensor],
-    kv_BS2GD: Tensor,
+    kv_BS2GX: Tensor,
     slots_T: Tensor,
 ) -> Tensor:
     """[T, H, D]: Q, rotated, of rows that hold the heads of Q, K and V; K, rotated, and V go to their slots.
@@ -68,14 +71,14 @@ def rope_and_write_kv(
     norms   weights [D] and epsilon of an RMS norm on each head of Q and K before the rotation; None: no norm
     rotary  cos and signed sin of each row
     """
-    G, D = kv_BS2GD.shape[3:]
+    G, D = kv_BS2GX.shape[3], head_dim_of(kv_BS2GX)
     qkv_TXD = qkv_TX.view(qkv_TX.shape[0], -1, D)
     H = qkv_TXD.shape[1] - 2 * G
     q_THD, k_TGD, v_TGD = qkv_TXD[:, :H], qkv_TXD[:, H : H + G], qkv_TXD[:, H + G :]
     if norms is not None:
         q_norm, k_norm, eps = norms
         q_THD, k_TGD = rms_norm(q_THD, q_norm, eps), rms_norm(k_TGD, k_norm, eps)
-    write_kv(kv_BS2GD, torch.stack([rope(k_TGD, *rotary), v_TGD], dim=1), slots_T)
+    write_kv(kv_BS2GX, torch.stack([rope(k_TGD, *rotary), v_TGD], dim=1), slots_T)
     return rope(q_THD, *rotary)
 
 
@@ -93,7 +96,7 @@ def gelu_mul(gate_up_T2F: Tensor) -> Tensor:
 
 def paged_attention(
     q_THD: Tensor,
-    kv_BS2GD: Tensor,
+    kv_BS2GX: Tensor,
     query_starts: Sequence[int],
     first_positions: Sequence[int],
     block_tables: Sequence[Sequence[int]],
@@ -107,8 +110,8 @@ def paged_attention(
     window           a token reads the last `window` positions, its own included; None: all
     """
     num_heads, head_dim = q_THD.shape[1:]
-    queries_per_kv = num_heads // kv_BS2GD.shape[3]
-    block_size = kv_BS2GD.shape[1]
+    queries_per_kv = num_heads // kv_BS2GX.shape[3]
+    block_size = kv_BS2GX.shape[1]
     scale = 1 / math.sqrt(head_dim) if scale is None else scale
     rows = []
     for request, table in enumerate(block_tables):
@@ -116,7 +119,7 @@ def paged_attention(
             position = first_positions[request] + row - query_starts[request]
             start = 0 if window is None else max(0, position - window + 1)
             slots = [table[p // block_size] * block_size + p % block_size for p in range(start, position + 1)]
-            k_LGD, v_LGD = kv_BS2GD.flatten(0, 1)[slots].float().unbind(1)
+            k_LGD, v_LGD = decode(kv_BS2GX.flatten(0, 1)[slots]).unbind(1)
             k_LHD, v_LHD = (x.repeat_interleave(queries_per_kv, dim=1) for x in (k_LGD, v_LGD))
             weights_HL = torch.einsum("hd,lhd->hl", q_THD[row].float() * scale, k_LHD).softmax(-1)
             rows.append(torch.einsum("hl,lhd->hd", weights_HL, v_LHD))

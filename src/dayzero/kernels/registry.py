@@ -97,10 +97,10 @@ def select_reference() -> Kernels:
         del block_size  # the pool's own shape says it
         return query_starts, first_positions, block_tables, window
 
-    def attend(q_THD: Tensor, kv_BS2GD: Tensor, plan: tuple[Any, ...], scale: float | None = None) -> Tensor:
+    def attend(q_THD: Tensor, kv_BS2GX: Tensor, plan: tuple[Any, ...], scale: float | None = None) -> Tensor:
         query_starts, first_positions, block_tables, window = plan
         return reference.paged_attention(
-            q_THD, kv_BS2GD, query_starts, first_positions, block_tables, scale=scale, window=window
+            q_THD, kv_BS2GX, query_starts, first_positions, block_tables, scale=scale, window=window
         )
 
     return Kernels(

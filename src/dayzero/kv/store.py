@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from dayzero.kernels.attention import HeadLayout
+from dayzero.kernels.kv_format import head_elements
 from dayzero.kv.groups import CacheGroup
 
 
 class KVStore:
-    """[B, S, 2, G, D] for each layer, K and V side by side. Memory is committed by the system as blocks are touched."""
+    """[B, S, 2, G, X] for each layer (`kernels.kv_format`). Memory is committed by the system as blocks are touched."""
 
     def __init__(
         self,
@@ -28,9 +29,10 @@ class KVStore:
     ) -> None:
         assert len(groups) == len(num_blocks), (len(groups), len(num_blocks))
         self._layers: dict[int, Tensor] = {}
+        width = head_elements(heads.head_dim, dtype)
         for group, blocks in zip(groups, num_blocks, strict=True):
             for layer in group.layers:
-                self._layers[layer] = _zeros((blocks, block_size, 2, heads.num_kv_heads, heads.head_dim), dtype)
+                self._layers[layer] = _zeros((blocks, block_size, 2, heads.num_kv_heads, width), dtype)
 
     def layer(self, index: int) -> Tensor:
         """The pool of one layer."""

@@ -52,7 +52,7 @@ class Family:
     parse    canonical config (`checkpoint.config`) -> shape: a frozen dataclass of hyperparameters, among them `heads`,
              `vocab_size` and `max_context`; raises UnsupportedModel for a variant that is not covered
     tensors  the table of the checkpoint
-    groups   the cache groups, given the bytes of one KV element
+    groups   the cache groups, given the bytes of K or V of one head of one token
     build    named tensors -> weights
     logits   [N, E] -> [N, V]
     """

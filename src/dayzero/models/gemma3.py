@@ -100,9 +100,9 @@ def parse(config: Config) -> Gemma3Shape:
     )
 
 
-def groups(shape: Gemma3Shape, element_bytes: int) -> tuple[CacheGroup, ...]:
+def groups(shape: Gemma3Shape, head_bytes: int) -> tuple[CacheGroup, ...]:
     """Full layers and windowed layers, in the order of FULL and WINDOW."""
-    per_layer = 2 * shape.heads.num_kv_heads * shape.heads.head_dim * element_bytes
+    per_layer = 2 * shape.heads.num_kv_heads * head_bytes
     full = tuple(i for i, is_full in enumerate(shape.is_full) if is_full)
     windowed = tuple(i for i, is_full in enumerate(shape.is_full) if not is_full)
     return (

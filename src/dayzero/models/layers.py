@@ -101,7 +101,7 @@ def attend(
     x_TE: Tensor,
     w: Projections,
     at: Attended,
-    kv_BS2GD: Tensor,
+    kv_BS2GX: Tensor,
     kernels: Kernels,
     *,
     eps: float = 0.0,
@@ -110,5 +110,5 @@ def attend(
     """[T, E]: project, rotate, store K and V, read them as stored, project back. `eps` is that of the Q and K norms."""
     qkv_TX = kernels.linear(x_TE, w.qkv, w.qkv_bias)
     norms = None if w.q_norm is None else (w.q_norm, w.k_norm, eps)
-    q_THD = kernels.rope_and_write_kv(qkv_TX, norms, at.rotary, kv_BS2GD, at.slots_T)
-    return kernels.linear(kernels.paged_attention(q_THD, kv_BS2GD, at.plan, scale).flatten(1), w.out)
+    q_THD = kernels.rope_and_write_kv(qkv_TX, norms, at.rotary, kv_BS2GX, at.slots_T)
+    return kernels.linear(kernels.paged_attention(q_THD, kv_BS2GX, at.plan, scale).flatten(1), w.out)

@@ -91,9 +91,9 @@ def shape_of(config: Config, *, qkv_bias: bool = False, qk_norm: bool = False) -
     )
 
 
-def groups(shape: LlamaShape, element_bytes: int) -> tuple[CacheGroup, ...]:
+def groups(shape: LlamaShape, head_bytes: int) -> tuple[CacheGroup, ...]:
     """Every layer reads everything."""
-    per_layer = 2 * shape.heads.num_kv_heads * shape.heads.head_dim * element_bytes
+    per_layer = 2 * shape.heads.num_kv_heads * head_bytes
     layers = tuple(range(shape.num_layers))
     return (CacheGroup(kind=CacheKind.FULL, layers=layers, bytes_per_token=per_layer * len(layers)),)
 

@@ -30,7 +30,7 @@ class KVLayers(Protocol):
     """What a model needs of the KV store."""
 
     def layer(self, index: int) -> Tensor:
-        """[B, S, 2, G, D]."""
+        """[B, S, 2, G, X], as `kernels.kv_format` says."""
         ...
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from dayzero.kernels.attention import HeadLayout
+from dayzero.kernels.kv_format import decode, encode, head_dim_of
 from dayzero.kernels.native.backend import flat_step
 from dayzero.kernels.native.recorder import Plan, Tape
 from tests.kernels.native.replay import Flat, Machine, replay
@@ -28,32 +29,45 @@ class Span:
     rows: int
 
 
-def packed(k_BSGD: Tensor, v_BSGD: Tensor) -> Tensor:
-    """Blocks as native/attention.hpp says, in the shape of a pool [B, S, 2, G, D]."""
+def packed(k_BSGD: Tensor, v_BSGD: Tensor, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+    """Blocks as native/attention.hpp says, in the shape of a pool [B, S, 2, G, X]."""
     B, S, G, D = k_BSGD.shape
-    k = k_BSGD.view(B, S // TILE, TILE, G, D // 2, 2).permute(0, 3, 1, 4, 2, 5)
-    v = v_BSGD.permute(0, 2, 1, 3)
-    return torch.cat([k.flatten(1), v.flatten(1)], dim=1).view(B, S, 2, G, D)
+    k, v = encode(k_BSGD, dtype), encode(v_BSGD, dtype)
+    codes = [
+        k[..., :D].reshape(B, S // TILE, TILE, G, D // 2, 2).permute(0, 3, 1, 4, 2, 5).flatten(1),
+        v[..., :D].permute(0, 2, 1, 3).flatten(1),
+    ]
+    scales = [x[..., D:].permute(0, 2, 1, 3).flatten(1) for x in (k, v)]
+    return torch.cat([*codes, *scales], dim=1).view(B, S, 2, G, -1)
 
 
-def unpacked(kv_BS2GD: Tensor) -> tuple[Tensor, Tensor]:
-    """K and V [B, S, G, D] of a pool."""
-    B, S, _, G, D = kv_BS2GD.shape
-    k, v = kv_BS2GD.reshape(B, 2, -1).unbind(1)
-    k = k.view(B, G, S // TILE, D // 2, TILE, 2).permute(0, 2, 4, 1, 3, 5)
-    return k.reshape(B, S, G, D), v.view(B, G, S, D).permute(0, 2, 1, 3)
+def unpacked(kv_BS2GX: Tensor) -> tuple[Tensor, Tensor]:
+    """K and V [B, S, G, X] of a pool."""
+    B, S, _, G, X = kv_BS2GX.shape
+    D = head_dim_of(kv_BS2GX)
+    k, v, *scales = kv_BS2GX.view(B, -1).split_with_sizes([S * G * D] * 2 + [S * G * (X - D)] * 2, 1)
+    k = k.view(B, G, S // TILE, D // 2, TILE, 2).permute(0, 2, 4, 1, 3, 5).reshape(B, S, G, D)
+    v = v.view(B, G, S, D).permute(0, 2, 1, 3)
+    k_scale, v_scale = (x.view(B, G, S, X - D).permute(0, 2, 1, 3) for x in scales)
+    return torch.cat([k, k_scale], -1), torch.cat([v, v_scale], -1)
 
 
 class Stored:
     """K, V and queries of each request, and their blocks in random order."""
 
-    def __init__(self, heads: HeadLayout, lengths: Sequence[int], block_size: int = 16, seed: int = 0) -> None:
-        generator = torch.Generator().manual_seed(seed)
+    def __init__(
+        self,
+        heads: HeadLayout,
+        lengths: Sequence[int],
+        block_size: int = 16,
+        kv_dtype: torch.dtype = torch.bfloat16,
+    ) -> None:
+        generator = torch.Generator().manual_seed(0)
         shape = (heads.num_kv_heads, heads.head_dim)
-        self.heads, self.block_size = heads, block_size
+        self.heads, self.block_size, self.kv_dtype = heads, block_size, kv_dtype
         self.q = [torch.randn(n, heads.num_heads, heads.head_dim, generator=generator) * 2 for n in lengths]
-        self.k = [torch.randn(n, *shape, generator=generator).bfloat16() for n in lengths]
-        self.v = [torch.randn(n, *shape, generator=generator).bfloat16() for n in lengths]
+        self.k = [torch.randn(n, *shape, generator=generator) for n in lengths]
+        self.v = [torch.randn(n, *shape, generator=generator) for n in lengths]
         counts = [-(-n // block_size) for n in lengths]
         order = (1 + torch.randperm(2 * sum(counts), generator=generator)).tolist()
         self.tables = [[order.pop() for _ in range(count)] for count in counts]
@@ -62,14 +76,14 @@ class Stored:
     def pool(self) -> Tensor:
         heads = self.heads
         slots = (self._num_blocks * self.block_size, heads.num_kv_heads, heads.head_dim)
-        k, v = (torch.full(slots, float("nan"), dtype=torch.bfloat16) for _ in range(2))
+        k, v = (torch.full(slots, float("nan")) for _ in range(2))
         k[: self.block_size], v[: self.block_size] = 0, 0  # the null block
         for request, table in enumerate(self.tables):
             at = torch.tensor([self.block_size * block + i for block in table for i in range(self.block_size)])
             at = at[: len(self.k[request])]
             k[at], v[at] = self.k[request], self.v[request]
         shape = (self._num_blocks, self.block_size, heads.num_kv_heads, heads.head_dim)
-        return packed(k.view(shape), v.view(shape))
+        return packed(k.view(shape), v.view(shape), self.kv_dtype)
 
     def step(self, spans: Sequence[Span]) -> Flat:
         starts = [0]
@@ -82,10 +96,11 @@ class Stored:
         return self.q[span.request][span.first : span.first + span.rows]
 
     def judge(self, span: Span, window: int | None, dtype: torch.dtype, scale: float | None = None) -> Tensor:
-        """[rows, H * D], from the definition; queries are rounded to bfloat16, as K and V are."""
+        """[rows, H * D], from the definition, over K and V as stored; queries are rounded to bfloat16."""
         stop, queries = span.first + span.rows, self.heads.queries_per_kv
         q_THD = self.queries(span).bfloat16().to(dtype)
-        k_LHD, v_LHD = (x[span.request][:stop].to(dtype).repeat_interleave(queries, 1) for x in (self.k, self.v))
+        stored = [decode(encode(x[span.request][:stop], self.kv_dtype)) for x in (self.k, self.v)]
+        k_LHD, v_LHD = (x.to(dtype).repeat_interleave(queries, 1) for x in stored)
         scores = torch.einsum("thd,lhd->htl", q_THD, k_LHD) * (scale or 1 / math.sqrt(self.heads.head_dim))
         behind = torch.arange(span.first, stop)[:, None] - torch.arange(stop)
         seen = (behind >= 0) & (behind < (window or stop))

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from dayzero.kernels import reference
 from dayzero.kernels.attention import HeadLayout
+from dayzero.kernels.kv_format import decode, encode, head_elements
 from dayzero.kernels.native.backend import flat_step
 from dayzero.kernels.native.recorder import GroupOf, Tape
 from tests.kernels.native.replay import NUM_ROWS, Flat, Machine, Replay, assert_as_accurate, draw, replay, same_bits
@@ -20,7 +21,7 @@ HEADS = [
     HeadLayout(4, 1, 256),
 ]
 NUM_POSITIONS, NUM_BLOCKS, EPS = 700, 50, 1e-6
-UNTOUCHED = 7.0
+UNTOUCHED = 7
 INF, NAN = float("inf"), float("nan")
 
 by_heads = pytest.mark.parametrize("heads", HEADS, ids=lambda h: f"{h.num_heads}-{h.num_kv_heads}-{h.head_dim}")
@@ -29,14 +30,21 @@ by_heads = pytest.mark.parametrize("heads", HEADS, ids=lambda h: f"{h.num_heads}
 class Writer:
     """The op, recorded over a pool of its own."""
 
-    def __init__(self, machine: Machine, heads: HeadLayout, block_size: int = 16, has_norms: bool = False) -> None:
+    def __init__(
+        self,
+        machine: Machine,
+        heads: HeadLayout,
+        block_size: int = 16,
+        has_norms: bool = False,
+        kv_dtype: torch.dtype = torch.bfloat16,
+    ) -> None:
         self.heads, self.block_size = heads, block_size
         angles = torch.rand(NUM_POSITIONS, heads.head_dim // 2, generator=torch.Generator().manual_seed(1)) * 6
         self.rotary = (torch.cos(angles).repeat(1, 2), torch.cat([-torch.sin(angles), torch.sin(angles)], dim=1))
         weights = (draw(heads.head_dim, seed=1) + 1, draw(heads.head_dim, seed=2) + 1, EPS)
         self.norms = weights if has_norms else None
-        shape = (NUM_BLOCKS, block_size, 2, heads.num_kv_heads, heads.head_dim)
-        self.pool = torch.full(shape, UNTOUCHED, dtype=torch.bfloat16)
+        shape = (NUM_BLOCKS, block_size, 2, heads.num_kv_heads, head_elements(heads.head_dim, kv_dtype))
+        self.pool = torch.full(shape, UNTOUCHED, dtype=kv_dtype)
         tape = Tape()
         qkv = tape.symbol((heads.num_heads + 2 * heads.num_kv_heads) * heads.head_dim, "tokens")
         self.width = qkv.width
@@ -99,9 +107,49 @@ def test_the_judge_of_these_tests_agrees_with_the_reference() -> None:
     assert torch.equal(ours, reference.rope(x, cos, sin))
 
 
+@by_heads
+@pytest.mark.parametrize("block_size", [16, 32])
+def test_int8_codes_are_those_of_the_reference_and_their_scales_too(
+    machine: Machine, heads: HeadLayout, block_size: int
+) -> None:
+    writer = Writer(machine, heads, block_size, kv_dtype=torch.int8)
+    for rows, first in [(1, 0), (17, 9), (128, 100)]:
+        qkv = draw(rows, writer.width)
+        step, positions, slots = one_request(rows, first, block_size)
+        writer(qkv, step)
+        _, k64, v64 = writer.expected(qkv, positions, torch.float64)
+        k, v = (x.flatten(0, 1) for x in unpacked(writer.pool))
+        assert torch.equal(v[slots], encode(v64.float(), torch.int8))
+        # K was rotated in float32, so a number on the border between two codes may have either.
+        half_step = k64.abs().amax(-1, keepdim=True) / 254
+        assert ((decode(k[slots]).double() - k64).abs() <= half_step * (1 + 1e-4)).all()
+        others = torch.ones(len(k), dtype=torch.bool)
+        others[slots] = False
+        assert (k[others] == UNTOUCHED).all()
+        assert (v[others] == UNTOUCHED).all()
+
+
+def test_int8_codes_of_extreme_heads_are_those_of_the_reference(machine: Machine) -> None:
+    """Nothing, next to nothing, subnormals, the largest, ties, and numbers that are not finite."""
+    heads = HeadLayout(1, 8, 16)
+    v = torch.zeros(8, 16)
+    v[1, 3], v[2, :2], v[3, :2], v[4, :3] = -0.0, torch.tensor([1e-31, -1e-32]), torch.tensor([1e-40, 1e-45]), 3.4e38
+    v[5, :4] = torch.tensor([127, 0.5, 1.5, -2.5])
+    v[6, 5], v[7, 15] = INF, NAN
+    writer = Writer(machine, heads, kv_dtype=torch.int8)
+    step, _, slots = one_request(1, 0, 16)
+    writer(torch.cat([torch.zeros(9 * 16), v.flatten()])[None], step)
+    stored = unpacked(writer.pool)[1].flatten(0, 1)[slots][0]
+    assert torch.equal(stored[:6], encode(v[:6], torch.int8))
+    assert decode(stored[6:]).isnan().all()
+
+
+@pytest.mark.parametrize("kv_dtype", [torch.bfloat16, torch.int8], ids=["bf16", "int8"])
 @pytest.mark.parametrize("has_norms", [False, True])
-def test_a_row_is_stored_with_the_same_bits_in_any_company(machine: Machine, has_norms: bool) -> None:
-    writer = Writer(machine, HEADS[2], has_norms=has_norms)
+def test_a_row_is_stored_with_the_same_bits_in_any_company(
+    machine: Machine, has_norms: bool, kv_dtype: torch.dtype
+) -> None:
+    writer = Writer(machine, HEADS[2], has_norms=has_norms, kv_dtype=kv_dtype)
     qkv = draw(512, writer.width)
     together = writer(qkv, one_request(512, 0, 16)[0])
     pool = writer.pool.clone()

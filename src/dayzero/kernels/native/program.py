@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dayzero.kernels.kv_format import head_dim_of
 from dayzero.kernels.native.recorder import Instruction, Plan, Symbol, Tape, assign_buffers, fuse
 
 
@@ -80,13 +81,15 @@ class NativeProgram:
         self._held.append(held)
         return held.data_ptr()
 
-    def _pool(self, kv_BS2GD: Tensor, group: int) -> Any:
+    def _pool(self, kv: Tensor, group: int) -> Any:
         """A layer's KV, which must be the very memory, and the cache group whose tables name its blocks."""
-        assert kv_BS2GD.dtype is torch.bfloat16, kv_BS2GD.dtype
-        assert kv_BS2GD.is_contiguous()
-        num_blocks, block_size, _, num_kv_heads, head_dim = kv_BS2GD.shape
-        address = self._address(kv_BS2GD, torch.bfloat16)
-        return self._native.KVPool(address, num_blocks, block_size, num_kv_heads, head_dim, group)
+        formats = {torch.bfloat16: self._native.KVFormat.BF16, torch.int8: self._native.KVFormat.INT8}
+        assert kv.is_contiguous()
+        num_blocks, block_size, _, num_kv_heads, _ = kv.shape
+        address = self._address(kv, kv.dtype)
+        return self._native.KVPool(
+            address, num_blocks, formats[kv.dtype], block_size, num_kv_heads, head_dim_of(kv), group
+        )
 
     def _rows(self, at: Instruction) -> Any:
         return self._native.Rows.TOKENS if at.rows == "tokens" else self._native.Rows.SAMPLES
@@ -126,8 +129,8 @@ class NativeProgram:
         assert x == out, "Q stays where it is"
         cos, signed_sin = at.fixed["rotary"]
         q_norm, k_norm, eps = at.fixed["norms"] or (None, None, 0.0)
-        kv_BS2GD: Tensor = at.fixed["kv"]
-        num_kv_heads, head_dim = kv_BS2GD.shape[3:]
+        kv: Tensor = at.fixed["kv"]
+        num_kv_heads, head_dim = kv.shape[3], head_dim_of(kv)
         num_heads = self._widths[at.inputs[0]] // head_dim - 2 * num_kv_heads
         self._program.rope_and_write_kv(
             x[0],
@@ -138,12 +141,12 @@ class NativeProgram:
             self._address(signed_sin, torch.float32),
             cos.shape[0],
             num_heads,
-            self._pool(kv_BS2GD, at.fixed["group"]),
+            self._pool(kv, at.fixed["group"]),
         )
 
     def _emit_attention(self, x: list[int], out: list[int], at: Instruction) -> None:
-        kv_BS2GD: Tensor = at.fixed["kv"]
-        head_dim = kv_BS2GD.shape[-1]
+        kv: Tensor = at.fixed["kv"]
+        head_dim = head_dim_of(kv)
         plan: Plan = at.fixed["plan"]
         self._program.attention(
             x[0],
@@ -151,5 +154,5 @@ class NativeProgram:
             1 / math.sqrt(head_dim) if at.fixed["scale"] is None else at.fixed["scale"],
             plan.window or 0,
             self._widths[at.outputs[0]] // head_dim,
-            self._pool(kv_BS2GD, plan.group),
+            self._pool(kv, plan.group),
         )

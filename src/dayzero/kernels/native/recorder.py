@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from dayzero.kernels.kv_format import head_dim_of
+
 Rows = Literal["tokens", "samples"]  # T or N of a step
 
 
@@ -106,18 +108,17 @@ class Tape:
         qkv: Symbol,
         norms: tuple[Tensor, Tensor, float] | None,
         rotary: tuple[Tensor, Tensor],
-        kv_BS2GD: Tensor,
+        kv_BS2GX: Tensor,
         slots: GroupOf,
     ) -> Symbol:
         return self.write(
-            "rope_and_write_kv", (qkv,), qkv.width, "tokens", norms=norms, rotary=rotary, kv=kv_BS2GD, group=slots.index
+            "rope_and_write_kv", (qkv,), qkv.width, "tokens", norms=norms, rotary=rotary, kv=kv_BS2GX, group=slots.index
         )
 
-    def paged_attention(self, q: Symbol, kv_BS2GD: Tensor, plan: Plan, scale: float | None = None) -> Symbol:
+    def paged_attention(self, q: Symbol, kv_BS2GX: Tensor, plan: Plan, scale: float | None = None) -> Symbol:
         """q keeps the width of the projection: K and V ride along, stored already."""
-        num_kv_heads, head_dim = kv_BS2GD.shape[3:]
-        width = q.width - 2 * num_kv_heads * head_dim
-        return self.write("attention", (q,), width, "tokens", kv=kv_BS2GD, plan=plan, scale=scale)
+        width = q.width - 2 * kv_BS2GX.shape[3] * head_dim_of(kv_BS2GX)
+        return self.write("attention", (q,), width, "tokens", kv=kv_BS2GX, plan=plan, scale=scale)
 
     def silu_mul(self, gate_up: Symbol) -> Symbol:
         return self.write("gated", (gate_up,), gate_up.width // 2, gate_up.rows, gelu=False)

@@ -12,6 +12,7 @@ from dayzero.core.spec import EngineConfig
 from dayzero.engine.build import plan_engine
 from dayzero.engine.model import Layout, Model, bind
 from dayzero.errors import ConfigError
+from dayzero.kernels.kv_format import KV_DTYPES
 from dayzero.kernels.registry import Kernels
 from dayzero.kv.store import KVStore
 from dayzero.models.loader import load
@@ -90,6 +91,7 @@ def open_scorer(
     stored = plan.checkpoint.tensors if weights is None else weights
     loaded = load(plan.family, plan.shape, stored, plan.dtype, chosen, precision=plan.precision)
     num_blocks = -(-passage_tokens // config.block_size)
-    store = KVStore(plan.groups, [num_blocks + 1] * len(plan.groups), config.block_size, plan.shape.heads, plan.dtype)
+    blocks = [num_blocks + 1] * len(plan.groups)
+    store = KVStore(plan.groups, blocks, config.block_size, plan.shape.heads, KV_DTYPES[plan.kv_dtype])
     model = bind(plan.family, loaded, chosen, store, plan.groups, config.block_size)
     return ModelScorer(model, len(plan.groups), num_blocks, config.block_size, chunk_tokens)
