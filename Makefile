@@ -49,7 +49,7 @@ fmt: $(VENV)/.developed  ## format
 clients: .venv-clients/.installed  ## clients that need an environment of their own: lm-evaluation-harness
 	@.venv-clients/bin/python -m pytest tests/clients
 
-bench: $(VENV)/.developed  ## measure everything in docs/performance.md; about twenty minutes on a quiet machine
+bench: $(VENV)/.developed  ## measure what needs no other engine, and print docs/performance.md; half an hour on a quiet machine
 	@$(BIN)/python bench/all.py
 
 bench-ops: $(VENV)/.developed  ## every op beside torch and the roof of the machine; kept for make bench-check

@@ -4,7 +4,6 @@ python bench/bench_engine.py [--repeats 5] [--model PATH]
 
 single       tokens/s of one request, 128 random tokens in, 128 out, greedy
 concurrent   output tokens/s of 32 such requests together (transformers: one static batch of 32)
-sampled      the same 32 at temperature 0.7, top-p 0.95, against greedy
 ttft         time to first token of a 1,024-token prompt, unseen and with its first 960 tokens seen just before
 prefill      1,024 / the former
 """
@@ -57,10 +56,10 @@ class Bench:
         """Random tokens: no two share a prefix."""
         return [self.random.randrange(100, self.llm.spec.vocab_size - 100) for _ in range(length)]
 
-    def ours(self, prompts: Sequence[list[int]], **options: object) -> float:
+    def ours(self, prompts: Sequence[list[int]]) -> float:
         """Output tokens per second."""
-        options = {"temperature": 0.0, **options}
-        seconds = timed(lambda: self.llm.generate(prompt_token_ids=prompts, max_tokens=OUT, ignore_eos=True, **options))
+        options = {"max_tokens": OUT, "ignore_eos": True, "temperature": 0.0}
+        seconds = timed(lambda: self.llm.generate(prompt_token_ids=prompts, **options))
         return len(prompts) * OUT / seconds
 
     def theirs(self, prompts: Sequence[list[int]]) -> float:
@@ -87,7 +86,6 @@ def main() -> None:
     bench.theirs([bench.prompt(IN)])
     single: dict[str, list[float]] = {"dayzero": [], "transformers": []}
     concurrent: dict[str, list[float]] = {"dayzero": [], "transformers": []}
-    sampled: dict[str, list[float]] = {"greedy": [], "sampled": []}
     ttft: dict[str, list[float]] = {"unseen": [], "seen": []}
     for _ in range(args.repeats):
         single["dayzero"].append(bench.ours([bench.prompt(IN)]))
@@ -95,9 +93,6 @@ def main() -> None:
         many = [bench.prompt(IN) for _ in range(CONCURRENT)]
         concurrent["transformers"].append(bench.theirs(many))
         concurrent["dayzero"].append(bench.ours(many))
-        sampled["greedy"].append(concurrent["dayzero"][-1])
-        others = [bench.prompt(IN) for _ in range(CONCURRENT)]
-        sampled["sampled"].append(bench.ours(others, temperature=0.7, top_p=0.95))
         long = bench.prompt(LONG)
         ttft["unseen"].append(bench.ttft(long))
         ttft["seen"].append(bench.ttft(long[:SEEN] + bench.prompt(LONG - SEEN)))
@@ -105,7 +100,6 @@ def main() -> None:
     shape = {**settings, "input_tokens": IN, "output_tokens": OUT}
     record("single", single, unit="tokens/s", settings=shape)
     record("concurrent", concurrent, unit="tokens/s", settings={**shape, "requests": CONCURRENT})
-    record("sampled", sampled, unit="tokens/s", settings={**shape, "requests": CONCURRENT})
     record("ttft", ttft, unit="s", settings={**settings, "input_tokens": LONG, "seen_tokens": SEEN})
     record("prefill", {"dayzero": [LONG / s for s in ttft["unseen"]]}, unit="tokens/s", settings=settings)
 

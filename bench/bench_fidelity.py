@@ -1,6 +1,6 @@
 """How far each precision is from the float32 golden run of the same weights.
 
-    python bench/bench_fidelity.py [--precision bf16,int8,nvfp4,as-stored] [--kv-dtype auto] [--tokens 60000]
+    python bench/bench_fidelity.py [--precision bf16,int8,nvfp4,as-stored] [--kv-dtype auto] [--tokens 60000] [--peers]
         [--model PATH] [--golden-dtype float32] [--text FILE[:FIELD+FIELD]]... [--degrid [SEED]] [--floor]
 
 All models are loaded at once and see the same tokens. One JSON line for each precision and KV dtype; KL(golden ||
@@ -10,6 +10,9 @@ reference kernels.
 
 `--degrid` compares with another golden model: the checkpoint's weights moved off their grid by seeded noise of
 step / sqrt(12). `as-stored` is then Q4_0 and Q4_1 of those, rounded to nearest.
+
+`--peers` adds llama.cpp (bench/peers), on files of `make_models` of the embedded model; `as-stored` is then ours on the
+same files.
 """
 
 import argparse
@@ -17,6 +20,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from itertools import combinations, product
 from pathlib import Path
 
@@ -24,6 +28,10 @@ os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # read when torch is loaded
 
 import msgspec
 
+sys.path.insert(0, str(Path(__file__).parent.parent))  # run as a file, from anywhere
+
+from bench.peers.contenders import DEGRID_SEED, DEGRIDDED, IN_PROCESS, ROOT, SMOLLM2, is_installed
+from bench.peers.scorer import open_peer_scorer
 from dayzero.checkpoint.locate import locate
 from dayzero.checkpoint.open import Checkpoint, open_checkpoint
 from dayzero.checkpoint.tensor import StoredTensor
@@ -55,14 +63,16 @@ def main() -> None:
     golden = EngineConfig(model=str(path), dtype=args.golden_dtype, kernels="torch")
     scorer = open_scorer(golden, passage_tokens=args.passage_tokens, weights=weights)
     served: dict[str, Scorer] = {}
-    for precision, kv_dtype in product(filter(None, args.precision.split(",")), args.kv_dtype.split(",")):
+    for precision, kv_dtype in product(args.precision, args.kv_dtype.split(",")):
         for name, variant in _variants(precision, checkpoint, weights):
             config = EngineConfig(model=str(path), precision=precision, kv_dtype=kv_dtype, kernels=args.kernels)
             served[name if kv_dtype == "auto" else f"{name}, KV in {kv_dtype}"] = open_scorer(
                 config, passage_tokens=args.passage_tokens, weights=variant
             )
     floors = _floors(scorer, golden, args.passage_tokens, weights) if args.floor else {}
-    rows = measure(scorer, served | floors, chosen, _show)
+    with ExitStack() as stack:
+        served |= _files(args, stack) if args.peers else {}
+        rows = measure(scorer, served | floors, chosen, _show)
     head = {
         "bench": "fidelity",
         "commit": commit(),
@@ -92,7 +102,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--text", action="append", help="a text file, or a .jsonl and its fields; default: bundled")
     parser.add_argument("--degrid", type=int, nargs="?", const=0, metavar="SEED")
     parser.add_argument("--floor", action="store_true", help="the golden run against itself, computed otherwise")
-    return parser.parse_args()
+    parser.add_argument("--peers", action="store_true", help="llama.cpp and ours on the files of make_models")
+    args = parser.parse_args()
+    if args.peers and (args.model or args.degrid not in (None, DEGRID_SEED)):
+        parser.error(f"--peers has files of the embedded model, degridded with seed {DEGRID_SEED}, alone")
+    args.precision = [name for name in args.precision.split(",") if name and not (args.peers and name == "as-stored")]
+    return args
 
 
 def _texts(given: list[str] | None) -> list[Text]:
@@ -113,6 +128,23 @@ def _variants(precision: str, checkpoint: Checkpoint, weights: Weights | None) -
     on_grid = [tensor for tensor in checkpoint.tensors.values() if has_grid(tensor)]
     for grid in ("Q4_0", "Q4_1"):
         yield grid, regrid(weights, {t.name: grid if t.format.startswith("Q4") else "Q8_0" for t in on_grid})
+
+
+def _files(args: argparse.Namespace, stack: ExitStack) -> dict[str, Scorer]:
+    """Both engines on each file that is there."""
+    name = SMOLLM2 if args.degrid is None else DEGRIDDED
+    threads = len(os.sched_getaffinity(0))
+    scorers: dict[str, Scorer] = {}
+    for contender in IN_PROCESS:
+        path = ROOT / "models" / name / contender.model
+        if path.suffix != ".gguf" or not path.exists() or not is_installed(contender):
+            continue
+        if contender.engine == "llama.cpp":
+            scorers[contender.name] = stack.enter_context(open_peer_scorer(contender, name, threads))
+        else:
+            config = EngineConfig(model=str(path), precision=contender.options["precision"], kernels=args.kernels)
+            scorers[contender.name] = open_scorer(config, passage_tokens=args.passage_tokens)
+    return scorers
 
 
 def _floors(

@@ -56,9 +56,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2.0, help="of each repetition")
     parser.add_argument("--prompt", type=int, default=128, help="prompt tokens")
     parser.add_argument("--output", type=int, default=128, help="output tokens")
-    parser.add_argument("--repetitions", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=5)
     args = parser.parse_args()
-    results = [run(args) for _ in range(args.repetitions)]
+    results = [run(args) for _ in range(args.repeats)]
     samples = {name: [result[name] for result in results] for name in results[0]}
     settings = {"requests": args.requests, "input_tokens": args.prompt, "output_tokens": args.output}
     record("loop", samples, unit="tokens/s, s", settings=settings)

@@ -1,6 +1,6 @@
 """The recorded step against the same ops called one by one from Python, and what more rows cost: random weights.
 
-    python bench/bench_recorded.py [--repeats 30] [--model SmolLM2-135M ...] [--format q4_0 ...]
+    python bench/bench_recorded.py [--repeats 30] [--only recorded|rows] [--model SmolLM2-135M ...] [--format q4_0 ...]
 
 recorded  `run` against `run_op_by_op`: 1, 8 and 32 requests of one row each
 rows      one sequence of 16 rows, and 16 sequences of one row, against one row; every row samples
@@ -34,6 +34,7 @@ STEPS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--repeats", type=int, default=30)
+    parser.add_argument("--only", choices=MEASURES, help="default: both")
     parser.add_argument("--model", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--format", nargs="+", choices=FORMATS, default=["bf16", "int8", "q4_0", "q4_1", "nvfp4"])
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
@@ -58,8 +59,8 @@ def main() -> None:
                 "instruction_set": name,
                 "threads": args.threads,
             }
-            recorded(model, args.repeats, settings)
-            rows(model, args.repeats, settings)
+            for measure in (args.only,) if args.only else MEASURES:
+                MEASURES[measure](model, args.repeats, settings)
 
 
 def recorded(model: RandomModel, repeats: int, settings: Mapping[str, object]) -> None:
@@ -85,6 +86,9 @@ def rows(model: RandomModel, repeats: int, settings: Mapping[str, object]) -> No
             if repeat > 0:
                 samples[name].append(elapsed_us)
     record("rows", samples, unit="us", settings=settings)
+
+
+MEASURES = {"recorded": recorded, "rows": rows}
 
 
 def timed_us(call: Callable[[], None]) -> float:

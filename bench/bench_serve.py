@@ -1,6 +1,6 @@
 """The server as a client sees it, all on this machine.
 
-python bench/bench_serve.py [--repeats 3]
+python bench/bench_serve.py [--repeats 5] [--only wire|start|memory]
 
 wire     output tokens/s of 32 streams with a model without weights: engine loop, wire, detokenizer, SSE, HTTP and
          the client share the cores
@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import aiohttp
+from family import family
 from record import record
 
 from dayzero.checkpoint.locate import locate
@@ -105,12 +106,6 @@ def first_token_s() -> float:
         return time.perf_counter() - start_s
 
 
-def family(pid: int) -> list[int]:
-    """A process and all its descendants."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return [pid, *(descendant for child in children for descendant in family(int(child)))]
-
-
 def pss_bytes(pid: int) -> int:
     for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
         if line.startswith("Pss:"):
@@ -130,29 +125,45 @@ def memory() -> dict[str, float]:
         return {name: size / 2**20 for name, size in sizes.items()}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--repeats", type=int, default=3)
-    args = parser.parse_args()
+def record_wire(repeats: int) -> None:
     with server(str(FAKE_SERVER)) as (url, _):
         wait_until_ready(url)
         asyncio.run(throughput(url, STREAMS, OUT, rounds=1))
-        rates = [asyncio.run(throughput(url, STREAMS, OUT, rounds=4)) for _ in range(args.repeats)]
+        rates = [asyncio.run(throughput(url, STREAMS, OUT, rounds=4)) for _ in range(repeats)]
     record(
         "wire",
         {"dayzero": [tokens for tokens, _ in rates], "chunks": [chunks for _, chunks in rates]},
         unit="tokens/s, chunks/s",
         settings={"streams": STREAMS, "output_tokens": OUT},
     )
-    starts = [first_token_s() for _ in range(args.repeats)]
+
+
+def record_start(repeats: int) -> None:
+    first_token_s()  # into the page cache
+    starts = [first_token_s() for _ in range(repeats)]
     record("start", {"dayzero": starts}, unit="s", settings={"model": "embedded", "page_cache": "warm"})
-    sizes = memory()
+
+
+def record_memory(repeats: int) -> None:
+    runs = [memory() for _ in range(repeats)]
     record(
         "memory",
-        {name: [size] for name, size in sizes.items()},
+        {name: [run[name] for run in runs] for name in runs[0]},
         unit="MiB PSS",
         settings={"model": "embedded", "kv_memory_mib": 256, "cores": os.cpu_count()},
     )
+
+
+MEASURES = {"wire": record_wire, "start": record_start, "memory": record_memory}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", choices=MEASURES, help="default: all")
+    args = parser.parse_args()
+    for measure in (args.only,) if args.only else MEASURES:
+        MEASURES[measure](args.repeats)
 
 
 if __name__ == "__main__":

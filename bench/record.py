@@ -4,13 +4,20 @@ import json
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from dayzero.workshop.bench.provenance import commit, machine
+
+Line = dict[str, Any]
 
 
 def record(bench: str, samples: Mapping[str, Sequence[float]], *, unit: str, settings: Mapping[str, object]) -> None:
     """Print a result. `samples` holds one sequence for each variant, in the order of its interleaved repeats."""
-    line = {
+    say(line_of(bench, samples, unit=unit, settings=settings))
+
+
+def line_of(bench: str, samples: Mapping[str, Sequence[float]], *, unit: str, settings: Mapping[str, object]) -> Line:
+    return {
         "bench": bench,
         "unit": unit,
         "commit": commit(),
@@ -20,6 +27,9 @@ def record(bench: str, samples: Mapping[str, Sequence[float]], *, unit: str, set
         "iqr": {name: round(iqr(values), 6) for name, values in samples.items()},
         "samples": {name: [round(value, 6) for value in values] for name, values in samples.items()},
     }
+
+
+def say(line: Line) -> None:
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()
 

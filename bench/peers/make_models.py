@@ -1,7 +1,9 @@
-"""Make the checkpoints that all peers run: `python -m bench.peers.make_models [smollm2-135m] [llama-1b]`.
+"""Make the checkpoints that all peers run: `python -m bench.peers.make_models [NAME ...]`, by default all.
 
-smollm2-135m   the embedded model; its weights dequantised and rounded once to bfloat16 are the base of all other forms
-llama-1b       random weights in the shape of Llama 3.2 1B, with SmolLM2's tokenizer: for speed alone
+smollm2-135m          the embedded model; its weights dequantised and rounded once to bfloat16 are the base of all other
+                      forms
+smollm2-135m-degrid   its weights moved off their grid (workshop/fidelity/degrid.py), as GGUF: for fidelity alone
+llama-1b              random weights in the shape of Llama 3.2 1B, with SmolLM2's tokenizer: for speed alone
 
 Under models/<name> of the cache folder: bf16 (Hugging Face's layout), BF16, Q8_0, Q4_1 and Q4_0 as GGUF, and
 openvino-bf16, -int8 and -int4. What exists is kept. GGUF's forms come from llama.cpp's own quantizer, every matrix in
@@ -22,10 +24,11 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from bench.peers.contenders import ROOT
+from bench.peers.contenders import DEGRID_SEED, DEGRIDDED, ROOT
 from dayzero.checkpoint.locate import embedded_model
 from dayzero.checkpoint.open import open_checkpoint
 from dayzero.quant.dequantize import dequantize
+from dayzero.workshop.fidelity.degrid import degrid
 
 Weights = Mapping[str, torch.Tensor]
 QUANTIZE = ROOT / "llama.cpp" / "build" / "bin" / "llama-quantize"
@@ -58,6 +61,8 @@ LLAMA_1B: Mapping[str, Any] = {
     "pad_token_id": 2,
 }
 
+GGUF_TYPES = {torch.bfloat16: gguf.GGMLQuantizationType.BF16, torch.float32: gguf.GGMLQuantizationType.F32}
+
 # Hugging Face's name of a tensor, and GGUF's.
 NAMES = {
     "model.embed_tokens": "token_embd",
@@ -82,9 +87,12 @@ def main() -> None:
         "smollm2-135m": lambda: smollm2(source),
         "llama-1b": llama_1b,
     }
-    for name in sys.argv[1:] or checkpoints:
+    for name in sys.argv[1:] or (*checkpoints, DEGRIDDED):
         folder = ROOT / "models" / name
         folder.mkdir(parents=True, exist_ok=True)
+        if name == DEGRIDDED:
+            make_degridded(source, folder)
+            continue
         if not (folder / "bf16").exists():
             write_folder(*checkpoints[name](), source, folder / "bf16")
         if name == "smollm2-135m" and not (folder / "Q4_1.gguf").exists():
@@ -145,14 +153,30 @@ def make_gguf(source: Path, folder: Path) -> None:
         config = json.loads((folder / "bf16" / "config.json").read_text())
         weights = load_file(folder / "bf16" / "model.safetensors")
         write_gguf(config, weights, gguf.GGUFReader(source), base)
-    for kind in ("Q8_0", "Q4_1", "Q4_0"):
+    quantize(base, folder, ("Q8_0", "Q4_1", "Q4_0"))
+
+
+def make_degridded(source: Path, folder: Path) -> None:
+    """Each form from the degridded weights in float32, the golden model's, which are not kept."""
+    kinds = [kind for kind in ("BF16", "Q8_0", "Q4_1", "Q4_0") if not (folder / f"{kind}.gguf").exists()]
+    if kinds and QUANTIZE.exists():
+        checkpoint = open_checkpoint(source)
+        moved = degrid(checkpoint.tensors, DEGRID_SEED)
+        weights = {name: dequantize(tensor, torch.float32) for name, tensor in moved.items()}
+        write_gguf(checkpoint.config, weights, gguf.GGUFReader(source), folder / "F32.gguf")
+        quantize(folder / "F32.gguf", folder, kinds)
+        (folder / "F32.gguf").unlink()
+
+
+def quantize(base: Path, folder: Path, kinds: Sequence[str]) -> None:
+    for kind in kinds:
         made = folder / f"{kind}.gguf"
         if not made.exists():
             run(QUANTIZE, "--pure", base, made, kind)
 
 
 def write_gguf(config: Mapping[str, Any], weights: Weights, tokenizer: gguf.GGUFReader, path: Path) -> None:
-    """Matrices in bfloat16, norms in float32, and the other file's tokenizer."""
+    """Matrices as they are, in bfloat16 or float32, norms in float32, and the other file's tokenizer."""
     writer = gguf.GGUFWriter(path.with_suffix(".partial"), "llama")
     writer.add_vocab_size(config["vocab_size"])
     writer.add_context_length(config["max_position_embeddings"])
@@ -174,7 +198,7 @@ def write_gguf(config: Mapping[str, Any], weights: Weights, tokenizer: gguf.GGUF
             writer.add_tensor(gguf_name(name), weight.float().numpy())
         else:
             bits = rotary_rows(name, weight, config).contiguous().view(torch.uint8).numpy()
-            writer.add_tensor(gguf_name(name), bits, raw_dtype=gguf.GGMLQuantizationType.BF16)
+            writer.add_tensor(gguf_name(name), bits, raw_dtype=GGUF_TYPES[weight.dtype])
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

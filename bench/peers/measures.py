@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
 
+from bench.peers.contenders import OURS, SERVED
+
 IN, OUT, LONG, SEEN = 128, 128, 1024, 960
 TOKENS = range(1000, 40000)  # ordinary ones in every checkpoint that is measured
 
@@ -33,9 +35,17 @@ class Prompter:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
+    """
+    served      servers take part, too
+    keep_ratio  after the first round, contenders at less than this share of the best of their kind are left out of a
+                rate: they would take most of the time, and cannot be the best
+    """
+
     unit: str
     take: Callable[[Engine, Prompter], float]
     needs_prefix_cache: bool = False
+    served: bool = False
+    keep_ratio: float = 0.0
 
 
 def decode(engine: Engine, prompter: Prompter) -> float:
@@ -64,15 +74,23 @@ MEASURES: Mapping[str, Measure] = MappingProxyType(
     {
         "decode": Measure("tokens/s", decode),
         "prefill": Measure("tokens/s", prefill),
-        "concurrent-8": Measure("tokens/s", concurrent(8)),
-        "concurrent-32": Measure("tokens/s", concurrent(32)),
+        "concurrent-8": Measure("tokens/s", concurrent(8), served=True, keep_ratio=0.75),
+        "concurrent-32": Measure("tokens/s", concurrent(32), served=True, keep_ratio=0.75),
         "cached": Measure("s", cached, needs_prefix_cache=True),
     }
 )
 
 
-def warm_up(engine: Engine, prompter: Prompter, counts: Sequence[int]) -> None:
-    """Whatever an engine does once for a number of requests and for a long prompt."""
+def warm_up(engine: Engine, prompter: Prompter, counts: Sequence[int], *, served: bool) -> None:
+    """Whatever an engine does once for a number of requests and, where it is measured, for a long prompt."""
     for count in counts:
         engine.generate([prompter.prompt(IN) for _ in range(count)], 8)
-    engine.generate([prompter.prompt(LONG)], 2)
+    if not served:
+        engine.generate([prompter.prompt(LONG)], 2)
+
+
+def left_out(values: Mapping[str, float], keep_ratio: float) -> set[str]:
+    """Those that cannot be the best of their kind: ours or not, in process or through HTTP. `values`: rates by name."""
+    kinds = {name: (name.startswith(OURS), name.endswith(SERVED)) for name in values}
+    best = {kind: max(value for name, value in values.items() if kinds[name] == kind) for kind in kinds.values()}
+    return {name for name, value in values.items() if value < keep_ratio * best[kinds[name]]}

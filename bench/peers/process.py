@@ -4,11 +4,13 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from bench.family import family
 
 
 class PeerFailed(RuntimeError):
@@ -16,8 +18,8 @@ class PeerFailed(RuntimeError):
 
 
 class PeerProcess:
-    """Speaks protocol.py's JSON lines. Between `suspend` and `resume` it takes no processor time, however its
-    threads wait, so peers stay loaded beside each other without slowing each other.
+    """Speaks protocol.py's JSON lines. Between `suspend` and `resume` it and what it has started take no processor
+    time, however their threads wait, so peers stay loaded beside each other without slowing each other.
     """
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
@@ -29,7 +31,7 @@ class PeerProcess:
                 stderr=output,
                 text=True,
                 env={**os.environ, **environment},
-                start_new_session=True,  # a group of its own, with whatever processes it starts
+                start_new_session=True,  # a group of its own, which Ctrl-C does not reach
             )
         self._log = log
         self.has_prefix_cache = False
@@ -43,6 +45,10 @@ class PeerProcess:
     ) -> None:
         self.close()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def load(self, model: Path, threads: int, options: Mapping[str, Any]) -> None:
         found = self._ask({"op": "load", "model": str(model), "threads": threads, "options": dict(options)})
         self.version, self.has_prefix_cache = found["version"], found["has_prefix_cache"]
@@ -51,26 +57,40 @@ class PeerProcess:
         """Seconds to complete all prompts together."""
         return float(self._ask({"op": "generate", "prompts": prompts, "output_tokens": output_tokens})["seconds"])
 
+    def score(self, tokens: Sequence[int], position: int, rows: Path) -> None:
+        """Continue one sequence at `position`, writing the logits after each token into `rows`: [N, V] float32."""
+        self._ask({"op": "score", "tokens": list(tokens), "position": position, "rows": str(rows)})
+
     def suspend(self) -> None:
-        os.killpg(self._process.pid, signal.SIGSTOP)
+        self._signal_all(signal.SIGSTOP)
 
     def resume(self) -> None:
-        os.killpg(self._process.pid, signal.SIGCONT)
+        self._signal_all(signal.SIGCONT)
 
     def close(self) -> None:
         """End it and what it started, asking first; it may have ended already."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        with suppress(ProcessLookupError):
-            self.resume()
+        self.resume()
+        started = _handles(family(self._process.pid))
         with suppress(BrokenPipeError):
             self._process.stdin.close()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(timeout=20)
+        for handle in started:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+            os.close(handle)
         with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+            os.killpg(self._process.pid, signal.SIGKILL)  # orphans of a peer that had ended before
         self._process.wait()
         self._process.stdout.close()
+
+    def _signal_all(self, number: int) -> None:
+        """Parents first: who is stopped starts no other."""
+        for pid in family(self._process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None
@@ -87,3 +107,12 @@ class PeerProcess:
         if "error" in reply:
             raise PeerFailed(f"{reply['error']}: {self._log}")
         return reply
+
+
+def _handles(pids: Iterable[int]) -> list[int]:
+    """Of processes, which stay themselves when their numbers are given to others."""
+    handles = []
+    for pid in pids:
+        with suppress(ProcessLookupError):  # ended meanwhile
+            handles.append(os.pidfd_open(pid))
+    return handles

@@ -3,6 +3,8 @@
 load       {"op": "load", "model": path, "threads": 2, "options": {}} -> {"version": "1.2", "has_prefix_cache": true}
 generate   {"op": "generate", "prompts": [[5, 7], [6]], "output_tokens": 128} -> {"seconds": 1.5}
            greedily, without an early end: each prompt gets just that many tokens
+score      {"op": "score", "tokens": [5, 7], "position": 0, "rows": path} -> {}
+           continue one sequence at `position`; write the logits after each token to the file, float32; llama.cpp alone
 failure    {"error": "why"}
 The end of stdin closes the peer.
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from bench.peers.measures import MEASURES, Prompter
+from bench.peers.measures import MEASURES, Prompter, left_out, warm_up
 
 
 class LinearEngine:
@@ -47,3 +47,25 @@ def test_the_requests_that_run_together_are_distinct() -> None:
 
 def test_one_seed_gives_each_engine_the_same_prompts_and_another_seed_others() -> None:
     assert Prompter("a").prompt(8) == Prompter("a").prompt(8) != Prompter("b").prompt(8)
+
+
+def test_a_server_is_not_warmed_up_with_a_prompt_that_it_is_never_measured_with() -> None:
+    engine = LinearEngine()
+    warm_up(engine, Prompter("seed"), [1, 8], served=True)
+    assert [(len(prompts), len(prompts[0])) for prompts, _ in engine.calls] == [(1, 128), (8, 128)]
+    warm_up(engine, Prompter("seed"), [], served=False)
+    assert len(engine.calls[-1][0][0]) == 1024
+
+
+def test_left_out_is_who_cannot_be_the_best_of_its_kind() -> None:
+    rates = {
+        "dayzero int8": 100.0,
+        "dayzero bf16": 70.0,
+        "dayzero int8 http": 60.0,
+        "x 8": 40.0,
+        "y 8": 31.0,
+        "z 8": 29.0,
+        "x 8 http": 10.0,
+    }
+    assert left_out(rates, 0.75) == {"dayzero bf16", "z 8"}
+    assert left_out(rates, 0.0) == set()

@@ -1,5 +1,7 @@
 """A peer as a process: what is said to it comes back, and its failures are told apart from its answers."""
 
+import os
+import select
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +12,7 @@ from bench.peers.process import PeerFailed, PeerProcess
 
 # A whole peer: prints as engines do, fails on request, and ends on request.
 PEER = """
-import os, sys
+import os, subprocess, sys
 sys.path.insert(0, sys.argv[1])
 from protocol import serve
 
@@ -22,6 +24,10 @@ class Echo:
         return f"{model} {threads} {options['kind']}"
 
     def generate(self, prompts, output_tokens):
+        if output_tokens == 11:
+            # A session of its own, as servers give their engines.
+            child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+            open(sys.argv[2], "w").write(str(child.pid))
         if output_tokens == 13:
             raise MemoryError("too much")
         if output_tokens == 99:
@@ -35,7 +41,7 @@ serve(Echo())
 @pytest.fixture
 def peer(tmp_path: Path) -> Iterator[PeerProcess]:
     folder = Path(__file__).parents[2] / "bench" / "peers"
-    with PeerProcess([sys.executable, "-c", PEER, str(folder)], {}, tmp_path / "log") as process:
+    with PeerProcess([sys.executable, "-c", PEER, str(folder), str(tmp_path / "pid")], {}, tmp_path / "log") as process:
         yield process
 
 
@@ -70,3 +76,23 @@ def test_a_suspended_peer_answers_once_it_is_resumed_and_closes_even_while_suspe
     peer.resume()
     assert peer.generate([[1]], 1) >= 0
     peer.suspend()
+
+
+def state_of(pid: int) -> str:
+    """R running, S sleeping, T stopped ...; "" if there is no such process."""
+    path = Path(f"/proc/{pid}/stat")
+    return path.read_text().rpartition(")")[2].split()[0] if path.exists() else ""
+
+
+def test_what_a_peer_has_started_is_stopped_with_it_and_ends_with_it(peer: PeerProcess, tmp_path: Path) -> None:
+    peer.generate([[1]], 11)
+    child = int((tmp_path / "pid").read_text())
+    peer.suspend()
+    os.waitid(os.P_PID, peer.pid, os.WSTOPPED | os.WNOWAIT)
+    assert state_of(child) == "T"
+    peer.resume()
+    assert peer.generate([[1]], 1) >= 0
+    handle = os.pidfd_open(child)
+    peer.close()
+    assert select.select([handle], [], [], 60)[0], "it lives on"
+    os.close(handle)

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <fstream>
 #include <iostream>
 #include <map>
 #include <stdexcept>
@@ -76,6 +77,24 @@ public:
         }
     }
 
+    // Continue the first sequence at `position`, and write the logits after each of at most kBatchTokens tokens.
+    void score(const Tokens& tokens, llama_pos position, const std::string& path) {
+        cached_[0].clear();
+        llama_memory_seq_rm(llama_get_memory(context_), 0, position, -1);
+        for (const llama_token token : tokens) {
+            add(token, position++, 0, true);
+        }
+        compute();
+        std::ofstream rows(path, std::ios::binary);
+        for (size_t i = 0; i < tokens.size(); ++i) {
+            const float* logits = llama_get_logits_ith(context_, static_cast<int32_t>(i));
+            rows.write(reinterpret_cast<const char*>(logits), static_cast<std::streamsize>(vocab_size_ * sizeof(float)));
+        }
+        if (!rows.flush()) {
+            throw std::runtime_error("cannot write " + path);
+        }
+    }
+
 private:
     void prefill(llama_seq_id sequence, const Tokens& prompt) {
         const Tokens& cached = cached_[sequence];
@@ -137,14 +156,23 @@ public:
     json generate(const json& request) {
         const auto prompts = request.at("prompts").get<std::vector<Tokens>>();
         const int output_tokens = request.at("output_tokens");
-        auto [found, _] = sequences_.try_emplace(prompts.size(), model_, prompts.size(), threads_);
+        Sequences& sequences = together(prompts.size());
         const auto start = std::chrono::steady_clock::now();
-        found->second.generate(prompts, output_tokens);
+        sequences.generate(prompts, output_tokens);
         const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
         return {{"seconds", seconds.count()}};
     }
 
+    json score(const json& request) {
+        together(1).score(request.at("tokens").get<Tokens>(), request.at("position"), request.at("rows"));
+        return json::object();
+    }
+
 private:
+    Sequences& together(size_t count) {
+        return sequences_.try_emplace(count, model_, count, threads_).first->second;
+    }
+
     llama_model* model_ = nullptr;
     int threads_ = 1;
     std::map<size_t, Sequences> sequences_;  // by how many
@@ -157,6 +185,9 @@ json answer(Peer& peer, const json& request) {
     }
     if (op == "generate") {
         return peer.generate(request);
+    }
+    if (op == "score") {
+        return peer.score(request);
     }
     throw std::runtime_error("no such op: " + op);
 }
