@@ -14,6 +14,8 @@ namespace dayzero::avx2 {
 
 #include "products.inl"
 
+extern const VocabularyPasses vocabulary_passes;
+
 namespace {
 
 // Of 16 registers 8 hold sums.

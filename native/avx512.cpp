@@ -16,6 +16,8 @@ namespace dayzero::avx512 {
 
 #include "products.inl"
 
+extern const VocabularyPasses vocabulary_passes;
+
 namespace {
 
 constexpr int kMaxLines = 6;

@@ -73,6 +73,7 @@ constexpr int64_t packed_row_bytes(Format format, int padded_inner) {
 
 struct Attend;  // attention.hpp
 struct KVShape;
+struct VocabularyPasses;  // vocabulary.hpp
 
 // Rows of packed activations against one packed panel of a weight.
 //
@@ -119,6 +120,7 @@ struct Isa {
     // The same in pieces: a part of the keys, and what was found in all parts, part_bytes each, from first to last.
     void (*attend_part)(const Attend& call, int part, uint8_t* found);
     void (*attend_parts)(const Attend& call, uint8_t* found, int num_parts);
+    const VocabularyPasses* vocabulary;
 };
 
 // What this processor lacks for a table, null if nothing: only then may the table be used.

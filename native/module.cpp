@@ -11,6 +11,7 @@
 #include "program.hpp"
 #include "roofline.hpp"
 #include "threads.hpp"
+#include "vocabulary.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -118,6 +119,10 @@ NB_MODULE(_native, m) {
         .def("address", [](Program& p, int id) { return reinterpret_cast<uintptr_t>(p.buffer(id).row(0)); }, "buffer"_a)
         .def_prop_ro("num_ops", &Program::num_ops)
         .def("read", [](Program& p, uintptr_t flat, int64_t length) { p.read(at<int32_t>(flat), length); }, "flat"_a, "length"_a)
+        .def(
+            "feed", [](Program& p, int buffer, uintptr_t from, int rows) { p.feed(buffer, at<float>(from), rows); },
+            "buffer"_a, "address"_a, "rows"_a)
+        .def("rows_not_finite", &Program::rows_not_finite, "buffer"_a, nb::call_guard<nb::gil_scoped_release>())
         .def("run", &Program::run, nb::call_guard<nb::gil_scoped_release>())
         .def("run_op", &Program::run_op, "index"_a, nb::call_guard<nb::gil_scoped_release>())
         .def("run_timed", &Program::run_timed, nb::call_guard<nb::gil_scoped_release>())
@@ -158,6 +163,29 @@ NB_MODULE(_native, m) {
             "qkv"_a, "q_norm"_a, "k_norm"_a, "eps"_a, "cos"_a, "signed_sin"_a, "num_positions"_a, "num_heads"_a,
             "pool"_a)
         .def("attention", &add_attention, "qkv"_a, "out"_a, "scale"_a, "window"_a, "num_heads"_a, "pool"_a);
+
+    m.attr("NOT_FINITE") = kNotFinite;
+    m.attr("DOUBTFUL") = kDoubtful;
+    m.attr("DRAWN") = kDrawn;
+    nb::class_<Answers>(m, "Answers")
+        .def_ro("tokens", &Answers::tokens)
+        .def_ro("logprobs", &Answers::logprobs)
+        .def_ro("ranks", &Answers::ranks)
+        .def_ro("top_ids", &Answers::top_ids)
+        .def_ro("top_logprobs", &Answers::top_logprobs);
+    nb::class_<Vocabulary>(m, "Vocabulary")
+        .def("__init__",
+             [](Vocabulary* v, ThreadPool& pool, const std::string& isa) { new (v) Vocabulary(pool, isa_named(isa)); },
+             "pool"_a, "isa"_a, nb::keep_alive<1, 2>())
+        .def(
+            "answer",
+            [](Vocabulary& v, uintptr_t logits, int size, nb::bytes asked) {
+                const int rows = static_cast<int>(asked.size() / sizeof(Asked));
+                const auto* from = reinterpret_cast<const Asked*>(asked.c_str());
+                nb::gil_scoped_release released;
+                return v.answer(at<float>(logits), size, from, rows);
+            },
+            "logits"_a, "size"_a, "asked"_a);
 
     m.def("missing", &missing, "isa"_a);
     m.def(

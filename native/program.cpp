@@ -43,6 +43,33 @@ void Program::read(const int32_t* flat, int64_t length) {
     }
 }
 
+void Program::feed(int buffer, const float* from, int rows) {
+    if (rows < 0) throw std::invalid_argument("a step has rows");
+    fed_.assign(static_cast<size_t>(rows) + 8, 0);
+    fed_[0] = rows;
+    fed_[2] = fed_[3] = 1;                     // request, and token in a block
+    fed_[static_cast<size_t>(rows) + 6] = rows;  // where the request's rows end
+    read(fed_.data(), static_cast<int64_t>(fed_.size()));
+    const Buffer& to = this->buffer(buffer);
+    if (rows > 0) std::memcpy(to.row(0), from, static_cast<size_t>(rows) * to.width * 4);
+}
+
+std::vector<int32_t> Program::rows_not_finite(int buffer) {
+    constexpr uint32_t kExponent = 0x7f800000;
+    const Buffer& x = this->buffer(buffer);
+    std::vector<int32_t> found;
+    for (int r = 0; r < step_.num_tokens; ++r) {
+        uint32_t spoilt = 0;
+        for (int i = 0; i < x.width; ++i) {
+            uint32_t bits;
+            std::memcpy(&bits, x.row(r) + i, 4);
+            spoilt |= (bits & kExponent) == kExponent;
+        }
+        if (spoilt) found.push_back(r);
+    }
+    return found;
+}
+
 namespace {
 
 int64_t now_ns() {

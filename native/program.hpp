@@ -80,6 +80,10 @@ class Program {
     int num_threads() const { return pool_.size(); }
 
     void read(const int32_t* flat, int64_t length);  // the step that the next runs compute
+    // A step of `rows` rows that are there already: those of a buffer.
+    void feed(int buffer, const float* from, int rows);
+    // Those of the step that hold a NaN or an infinity.
+    std::vector<int32_t> rows_not_finite(int buffer);
     void run();
     void run_op(int index);
     std::vector<int64_t> run_timed();  // nanoseconds of each op, the wait for the last thread included
@@ -93,6 +97,7 @@ class Program {
     std::vector<std::unique_ptr<Buffer>> buffers_;
     std::vector<std::unique_ptr<Op>> ops_;
     Step step_;
+    std::vector<int32_t> fed_;  // its flat form
     int64_t rows_ = 0;  // that buffers have room for
 };
 

@@ -52,6 +52,11 @@ inline F swapped(F x) {
     if constexpr (Distance == 2) return _mm256_permute_ps(x, 0x4e);
     if constexpr (Distance == 4) return _mm256_permute2f128_ps(x, x, 1);
 }
+// A bit for each lane.
+inline uint32_t is_at_least(F a, F b) {
+    return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_GE_OQ)));
+}
+inline uint32_t is_nan(F x) { return static_cast<uint32_t>(_mm256_movemask_ps(_mm256_cmp_ps(x, x, _CMP_UNORD_Q))); }
 inline F select(uint32_t lanes, F yes, F no) {
     const I bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     const I chosen = _mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi32(static_cast<int32_t>(lanes)), bits), bits);

@@ -41,6 +41,9 @@ inline F swapped(F x) {
     if constexpr (Distance == 4) return _mm512_shuffle_f32x4(x, x, 0xb1);
     if constexpr (Distance == 8) return _mm512_shuffle_f32x4(x, x, 0x4e);
 }
+// A bit for each lane.
+inline uint32_t is_at_least(F a, F b) { return _mm512_cmp_ps_mask(a, b, _CMP_GE_OQ); }
+inline uint32_t is_nan(F x) { return _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q); }
 inline F select(uint32_t lanes, F yes, F no) { return _mm512_mask_mov_ps(no, static_cast<Mask>(lanes), yes); }
 
 inline I zero_ints() { return _mm512_setzero_si512(); }

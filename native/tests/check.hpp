@@ -96,5 +96,6 @@ void test_linear(int rounds);
 void test_tiles(int rounds);
 void test_attention(int rounds);
 void test_program(int rounds);
+void test_vocabulary(int rounds);
 
 }  // namespace dayzero::tests

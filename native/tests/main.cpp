@@ -51,7 +51,8 @@ int main(int argc, char** argv) {
                  {"linear", test_linear},
                  {"tiles", test_tiles},
                  {"attention", test_attention},
-                 {"program", test_program}};
+                 {"program", test_program},
+                 {"vocabulary", test_vocabulary}};
     for (const auto& test : tests) {
         test.run(rounds);
         std::printf("%s: %d rounds\n", test.name, rounds);

@@ -10,9 +10,9 @@ import torch
 from dayzero.core.events import Logprob
 from dayzero.core.sampling import SamplingParams
 from dayzero.engine.batch import Batch, Outcome, Span
-from dayzero.engine.model import EagerModel
+from dayzero.engine.model import HEAD_ROWS, EagerModel
 from dayzero.engine.request import Request
-from dayzero.engine.runner import HEAD_ROWS, ModelRunner
+from dayzero.engine.runner import ModelRunner
 from dayzero.kv.store import KVStore
 from tests.golden.forward import Model
 from tests.golden.tiny import TINY, VOCAB_SIZE, save

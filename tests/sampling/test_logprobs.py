@@ -28,8 +28,9 @@ def a_batch(num_rows, vocab_size, seed=0):
 def oracle(logits, token, num_top):
     """One row, sorted in Python: likelier first, equals by id."""
     values = torch.log_softmax(logits, -1).tolist()
-    order = sorted(range(len(values)), key=lambda i: (-values[i], i))
-    rank = 1 + sum(value > values[token] for value in values)
+    raw = logits.tolist()
+    order = sorted(range(len(raw)), key=lambda i: (-raw[i], i))
+    rank = 1 + sum(one > raw[token] for one in raw)
     return Logprob(token, values[token], rank, tuple((i, values[i]) for i in order[:num_top]))
 
 

@@ -1,7 +1,9 @@
 """A model that is ready to compute steps: its weights, its KV, and one of two ways to run its forward pass.
 
-Eager     torch tensors through the family's forward pass, an op at a time
-Recorded  the forward pass recorded once and replayed by native code
+Eager     torch tensors through the family's forward pass, an op at a time; logits answered by numpy
+Recorded  the forward pass recorded once and replayed by native code, which answers its logits, too
+
+Knows nothing of requests: a step is a layout, and what is asked of its rows.
 """
 
 from collections.abc import Sequence
@@ -18,6 +20,10 @@ from dayzero.kv.groups import CacheGroup
 from dayzero.kv.store import KVStore
 from dayzero.models.family import Family
 from dayzero.models.step import Hidden, Step
+from dayzero.sampling.answers import Answer, Asked, answer
+from dayzero.sampling.native import NativeSampler
+
+HEAD_ROWS = 128  # logits held at once: a whole prompt's would be 200 MB a thousand tokens at a vocabulary of 49,152
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +44,24 @@ class Layout:
     block_tables: Sequence[Sequence[Sequence[int]]]
 
 
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What came of a step.
+
+    rows        one for each row that something was asked of
+    not_finite  rows, of all T, that are not finite after the last layer
+    """
+
+    rows: list[Answer]
+    not_finite: list[int]
+
+
 class Model(Protocol):
-    """What a runner needs of it."""
+    """What a runner needs of it, and below that what a scorer does."""
+
+    def answer(self, layout: Layout, asked: Sequence[Asked]) -> Answers:
+        """Compute a step; asked: of each row in `layout.sample_at`."""
+        ...
 
     def forward(self, layout: Layout) -> Hidden:
         """The sampled rows, and the residual stream after the last layer; valid until the next call."""
@@ -82,6 +104,18 @@ class EagerModel:
         self._store = store
         self._groups = tuple(groups)
         self._block_size = block_size
+
+    def answer(self, layout: Layout, asked: Sequence[Asked]) -> Answers:
+        """A forward pass, then the head and its answers in slices of rows."""
+        hidden = self.forward(layout)
+        answers: list[Answer] = []
+        with torch.inference_mode():
+            for start in range(0, len(asked), HEAD_ROWS):
+                part = slice(start, start + HEAD_ROWS)
+                answers += answer(self.logits(hidden.rows[part]), asked[part])
+            # A sum keeps what is not finite, and costs a twentieth of asking each element.
+            not_finite = hidden.taps[0].sum(-1).isfinite().logical_not_().nonzero()
+        return Answers(answers, not_finite.squeeze(1).tolist())
 
     def forward(self, layout: Layout) -> Hidden:
         """Also clears blocks that this step opens."""
@@ -164,9 +198,33 @@ class RecordedModel:
         logits = family.logits(weights, cast("Tensor", self._head_in), cast("Kernels", head))
         self._head_out = cast("Symbol", logits)
         self._head = kernels.program(head, [self._head_out])
+        self._sampler = NativeSampler(kernels.vocabulary(), self._head_out.width)
+
+    def answer(self, layout: Layout, asked: Sequence[Asked]) -> Answers:
+        """One replay of the body, then the head and its answers in slices of rows.
+
+        All that can be is prepared before: after a replay the caches hold weights, and whatever Python does is slow.
+        """
+        slices = [self._sampler.packed(asked[start : start + HEAD_ROWS]) for start in range(0, len(asked), HEAD_ROWS)]
+        self._replay(layout)
+        answers: list[Answer] = []
+        for packed in slices:
+            self._project(self._body.address(self._rows) + 4 * self._rows.width * len(answers), len(packed.asked))
+            answers += self._sampler.answer(self._head.address(self._head_out), packed)
+        return Answers(answers, self._body.rows_not_finite(self._tap))
 
     def forward(self, layout: Layout) -> Hidden:
         """One replay."""
+        self._replay(layout)
+        rows = self._body.view(self._rows, len(layout.sample_at))
+        return Hidden(rows, (self._body.view(self._tap, len(layout.tokens)),))
+
+    def logits(self, hidden_NE: Tensor) -> Tensor:
+        """Another replay, of the head alone."""
+        self._project(hidden_NE.contiguous().data_ptr(), len(hidden_NE))
+        return self._head.view(self._head_out, len(hidden_NE))
+
+    def _replay(self, layout: Layout) -> None:
         step = flat_step(
             layout.tokens,
             layout.sample_at,
@@ -177,17 +235,11 @@ class RecordedModel:
         )
         self._body.read(step)
         self._body.run()
-        rows = self._body.view(self._rows, len(layout.sample_at))
-        return Hidden(rows, (self._body.view(self._tap, len(layout.tokens)),))
 
-    def logits(self, hidden_NE: Tensor) -> Tensor:
-        """Another replay, of the head alone."""
-        rows = len(hidden_NE)
-        step = flat_step([0] * rows, [], [0, rows], [0], [], self._block_size)
-        self._head.read(step)
-        self._head.view(self._head_in, rows).copy_(hidden_NE)
+    def _project(self, address: int, rows: int) -> None:
+        """The head of hidden states at an address."""
+        self._head.feed(self._head_in, address, rows)
         self._head.run()
-        return self._head.view(self._head_out, rows)
 
 
 def _spans(layout: Layout) -> list[tuple[int, int, int]]:

@@ -1,49 +1,16 @@
-"""A batch in, tokens out: the batch as tensors, the model, the sampler.
+"""A batch in, tokens out: what the spans ask of the model, and what its answers mean for them.
 
-Knows nothing of scheduling. Everything here is a function of the batch, the weights and the KV store.
+Knows nothing of scheduling and no tensors. Everything here is a function of the batch, the weights and the KV store.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 
-import torch
-from torch import Tensor
-
-from dayzero.core.events import Logprob
 from dayzero.engine.batch import Batch, Outcome, Span
-from dayzero.engine.model import Layout, Model
-from dayzero.models.step import Hidden
-from dayzero.sampling.logprobs import logprobs
-from dayzero.sampling.sampler import Row, sample
-
-HEAD_ROWS = 128  # logits held at once: a whole prompt's would be 200 MB a thousand tokens at a vocabulary of 49,152
-
-
-@dataclass(frozen=True, slots=True)
-class Want:
-    """Rows of the hidden state that one span needs logits of.
-
-    prompt   the prompt tokens whose log-probability the first rows tell, in order
-    samples  whether the last row draws a token
-    """
-
-    prompt: Sequence[int]
-    samples: bool
-
-    @property
-    def num_rows(self) -> int:
-        return len(self.prompt) + self.samples
-
-
-def wanted(span: Span) -> Want:
-    """What a span's rows are for. Row i of a span sees token start + i and tells of token start + i + 1."""
-    request = span.request
-    prompt: Sequence[int] = ()
-    if request.params.prompt_logprobs is not None:
-        prompt = request.prompt[span.start + 1 : span.stop + 1]
-    return Want(prompt, span.samples and request.params.max_tokens > 0)
+from dayzero.engine.model import Answers, Layout, Model
+from dayzero.sampling.answers import Answer, Asked, Told
+from dayzero.sampling.sampler import Row
 
 
 class ModelRunner:
@@ -54,94 +21,53 @@ class ModelRunner:
         self._eos_token_ids = eos_token_ids
 
     def launch(self, batch: Batch) -> "ModelStep":
-        """Run the model; sampling waits for `collect`."""
-        wants = [wanted(span) for span in batch.spans]
-        return ModelStep(self, batch, wants, self._model.forward(_layout(batch, wants)))
+        """Run the model and sample; what it means waits for `collect`."""
+        asked = [self._asked(span) for span in batch.spans]
+        answers = self._model.answer(_layout(batch, asked), [one for each in asked for one in each])
+        return ModelStep(batch, asked, answers)
 
-    def outcomes(self, batch: Batch, wants: Sequence[Want], hidden: Hidden) -> list[Outcome]:
-        """Logits, log-probabilities and tokens, in slices of rows."""
-        told: list[list[Logprob]] = [[] for _ in batch.spans]
-        sampled: dict[int, tuple[int, Logprob | None]] = {}
-        hidden_NE = hidden.rows
-        with torch.inference_mode():
-            finite = _finite(batch.spans, hidden.taps[0])
-            for rows in _slices(wants, HEAD_ROWS):
-                part, hidden_NE = hidden_NE[: len(rows)], hidden_NE[len(rows) :]
-                logits = self._model.logits(part)
-                self._prompt_rows(batch, wants, rows, logits, told)
-                self._sampled_rows(batch, wants, rows, logits, sampled)
-        return [
-            _outcome(span, told[i] if want.prompt else None, sampled.get(i))
-            if finite[i]
-            else Outcome(error=_not_finite(span))
-            for i, (span, want) in enumerate(zip(batch.spans, wants, strict=True))
-        ]
-
-    def _prompt_rows(
-        self,
-        batch: Batch,
-        wants: Sequence[Want],
-        rows: Sequence[tuple[int, int]],
-        logits_NV: Tensor,
-        told: Sequence[list[Logprob]],
-    ) -> None:
-        chosen = [(at, i, wants[i].prompt[row]) for at, (i, row) in enumerate(rows) if row < len(wants[i].prompt)]
-        if not chosen:
-            return
-        tops = [batch.spans[i].request.params.prompt_logprobs or 0 for _, i, _ in chosen]
-        found = logprobs(logits_NV[[at for at, _, _ in chosen]], [token for _, _, token in chosen], tops)
-        for (_, i, _), logprob in zip(chosen, found, strict=True):
-            told[i].append(logprob)
-
-    def _sampled_rows(
-        self,
-        batch: Batch,
-        wants: Sequence[Want],
-        rows: Sequence[tuple[int, int]],
-        logits_NV: Tensor,
-        sampled: dict[int, tuple[int, Logprob | None]],
-    ) -> None:
-        drawing = [(at, i) for at, (i, row) in enumerate(rows) if row == len(wants[i].prompt)]
-        if not drawing:
-            return
-        if len(drawing) < len(rows):
-            logits_NV = logits_NV[[at for at, _ in drawing]]
-        requests = [batch.spans[i].request for _, i in drawing]
-        tokens = sample(
-            logits_NV,
-            [Row(r.params, r.prompt, r.output, r.choice, r.attempt, self._eos_token_ids) for r in requests],
-        )
-        asked = [n for n, r in enumerate(requests) if r.params.logprobs is not None and tokens[n] >= 0]
-        found: dict[int, Logprob] = {}
-        if asked:
-            tops = [requests[n].params.logprobs or 0 for n in asked]
-            found = dict(zip(asked, logprobs(logits_NV[asked], [tokens[n] for n in asked], tops), strict=True))
-        for n, (_, i) in enumerate(drawing):
-            sampled[i] = tokens[n], found.get(n)
+    def _asked(self, span: Span) -> list[Asked]:
+        """What is asked of a span's rows. Row i of a span sees token start + i and tells of token start + i + 1."""
+        request, params = span.request, span.request.params
+        asked: list[Asked] = []
+        if params.prompt_logprobs is not None:
+            asked += [Told(token, params.prompt_logprobs) for token in request.prompt[span.start + 1 : span.stop + 1]]
+        if span.samples and params.max_tokens > 0:
+            asked.append(
+                Row(params, request.prompt, request.output, request.choice, request.attempt, self._eos_token_ids)
+            )
+        return asked
 
 
 @dataclass(frozen=True, slots=True)
 class ModelStep:
-    """A step whose hidden states are there."""
+    """A step that was computed, and what each span asked for."""
 
-    runner: ModelRunner
     batch: Batch
-    wants: Sequence[Want]
-    hidden: Hidden
+    asked: Sequence[Sequence[Asked]]
+    answers: Answers
 
     def collect(self) -> list[Outcome]:
-        return self.runner.outcomes(self.batch, self.wants, self.hidden)
+        """The answers, span by span."""
+        spoilt = _spoilt(self.batch.spans, self.answers.not_finite)
+        outcomes = []
+        stop = 0
+        for i, (span, asked) in enumerate(zip(self.batch.spans, self.asked, strict=True)):
+            start, stop = stop, stop + len(asked)
+            outcome = None if i in spoilt else _outcome(self.answers.rows[start:stop], draws=_draws(asked))
+            outcomes.append(outcome or Outcome(error=f"no finite logits up to position {span.stop}"))
+        return outcomes
 
 
-def _layout(batch: Batch, wants: Sequence[Want]) -> Layout:
+def _layout(batch: Batch, asked: Sequence[Sequence[Asked]]) -> Layout:
     tokens: list[int] = []
     sample_at: list[int] = []
     query_starts = [0]
-    for span, want in zip(batch.spans, wants, strict=True):
+    for span, each in zip(batch.spans, asked, strict=True):
         tokens.extend(span.request.tokens(span.start, span.stop))
         first, stop = query_starts[-1], query_starts[-1] + span.length
-        sample_at.extend(range(first, first + len(want.prompt)))
-        if want.samples:
+        sample_at.extend(range(first, first + len(each) - _draws(each)))
+        if _draws(each):
             sample_at.append(stop - 1)
         query_starts.append(stop)
     by_group = zip(*(span.request.block_tables for span in batch.spans), strict=True)
@@ -154,37 +80,29 @@ def _layout(batch: Batch, wants: Sequence[Want]) -> Layout:
     )
 
 
-def _slices(wants: Sequence[Want], height: int) -> list[list[tuple[int, int]]]:
-    """(span, row within its want) of every wanted row, in slices."""
-    rows = [(i, row) for i, want in enumerate(wants) for row in range(want.num_rows)]
-    return [rows[start : start + height] for start in range(0, len(rows), height)]
+def _spoilt(spans: Sequence[Span], not_finite: Sequence[int]) -> set[int]:
+    """Spans with a row that is not finite after the last layer, be it one that nobody samples.
 
-
-def _finite(spans: Sequence[Span], x_TE: Tensor) -> list[bool]:
-    """Whether all rows of each span are finite after the last layer, those that nobody samples too.
-
-    By torch's kernels one that is not spoils even the tokens before it that share its call, whose masks turn 0 * NaN
-    into NaN. Their blocks end an innocent prefix, so no outcome must let them be published.
+    By torch's kernels such a row spoils even the tokens before it that share its call, whose masks turn 0 * NaN into
+    NaN. Their blocks end an innocent prefix, so no outcome must let them be published.
     """
-    # A sum keeps what is not finite, and costs a twentieth of asking each element.
-    rows = [math.isfinite(total) for total in x_TE.sum(-1).tolist()]
-    if all(rows):
-        return [True] * len(spans)
-    starts = accumulate((span.length for span in spans), initial=0)
-    return [all(rows[start : start + span.length]) for start, span in zip(starts, spans, strict=False)]
+    if not not_finite:
+        return set()
+    owners = [i for i, span in enumerate(spans) for _ in range(span.length)]
+    return {owners[row] for row in not_finite}
 
 
-def _outcome(span: Span, told: list[Logprob] | None, sampled: tuple[int, Logprob | None] | None) -> Outcome:
-    if told is not None and any(math.isnan(logprob.logprob) for logprob in told):
-        return Outcome(error=_not_finite(span))
-    prompt_logprobs = None if told is None else tuple(told)
-    if sampled is None:
-        return Outcome(prompt_logprobs=prompt_logprobs)
-    token, logprob = sampled
-    if token < 0:
-        return Outcome(error=_not_finite(span))
-    return Outcome((token,), None if logprob is None else (logprob,), prompt_logprobs)
+def _draws(asked: Sequence[Asked]) -> bool:
+    """Whether the last row draws a token; those before it tell of prompt tokens."""
+    return bool(asked) and isinstance(asked[-1], Row)
 
 
-def _not_finite(span: Span) -> str:
-    return f"no finite logits up to position {span.stop}"
+def _outcome(answers: Sequence[Answer], *, draws: bool) -> Outcome | None:
+    """None: a row has no finite logits."""
+    if any(one.token < 0 or (one.logprob is not None and math.isnan(one.logprob.logprob)) for one in answers):
+        return None
+    told = tuple(one.logprob for one in answers[: len(answers) - draws] if one.logprob is not None)
+    if not draws:
+        return Outcome(prompt_logprobs=told or None)
+    drawn = answers[-1]
+    return Outcome((drawn.token,), None if drawn.logprob is None else (drawn.logprob,), told or None)

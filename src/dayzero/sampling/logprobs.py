@@ -2,7 +2,7 @@
 
 Raw means before penalties, biases, temperature and truncation. `log_softmax` reduces a row in one thread, so a row's
 bits do not depend on its companions (a sum or logsumexp over the vocabulary would be split over threads); ranks are
-counts, and the order among equals is decided here, not by a sort's.
+counts of larger logits, and the order among equals is decided here, not by a sort's.
 """
 
 from collections.abc import Sequence
@@ -12,6 +12,8 @@ import torch
 from numpy.typing import NDArray
 
 from dayzero.core.events import Logprob
+
+Floats = NDArray[np.float32]
 
 _SLICE_ROWS = 32  # bounds the copy of the logits
 
@@ -26,28 +28,27 @@ def logprobs(logits: torch.Tensor, tokens: Sequence[int], num_top: Sequence[int]
     result: list[Logprob] = []
     for start in range(0, len(tokens), _SLICE_ROWS):
         rows = slice(start, start + _SLICE_ROWS)
-        result += _logprobs(torch.log_softmax(logits[rows], -1), tokens[rows], num_top[rows])
+        result += _logprobs(logits[rows], tokens[rows], num_top[rows])
     return result
 
 
-def _logprobs(values: torch.Tensor, tokens: Sequence[int], num_top: Sequence[int]) -> list[Logprob]:
-    chosen = values.gather(1, torch.tensor(tokens).unsqueeze(1))
-    ranks: list[int] = ((values > chosen).sum(-1) + 1).tolist()
-    most = min(max(num_top), values.shape[1])
-    falling = values.topk(most).values.numpy()  # its order among equals is open, so only values are read
-    host = values.numpy()
+def _logprobs(logits: torch.Tensor, tokens: Sequence[int], num_top: Sequence[int]) -> list[Logprob]:
+    at = torch.tensor(tokens).unsqueeze(1)
+    ranks: list[int] = ((logits > logits.gather(1, at)).sum(-1) + 1).tolist()
+    most = min(max(num_top), logits.shape[1])
+    falling = logits.topk(most).values.numpy()  # its order among equals is open, so only values are read
+    values = torch.log_softmax(logits, -1)
+    chosen: list[float] = values.gather(1, at).squeeze(1).tolist()
     return [
-        Logprob(token, logprob, rank, _top(host[i], falling[i, :count]))
-        for i, (token, logprob, rank, count) in enumerate(
-            zip(tokens, chosen.squeeze(1).tolist(), ranks, num_top, strict=True)
-        )
+        Logprob(token, chosen[i], ranks[i], _top(logits[i].numpy(), values[i].numpy(), falling[i, :count]))
+        for i, (token, count) in enumerate(zip(tokens, num_top, strict=True))
     ]
 
 
-def _top(values: NDArray[np.float32], falling: NDArray[np.float32]) -> tuple[tuple[int, float], ...]:
-    """The likeliest tokens of a row, as many as `falling`, which are their values; equals by rising id."""
+def _top(logits: Floats, values: Floats, falling: Floats) -> tuple[tuple[int, float], ...]:
+    """The likeliest tokens of a row, as many as `falling`, which are their logits; equals by rising id."""
     if len(falling) == 0:
         return ()
-    ids = np.flatnonzero(values >= falling[-1])
-    ids = ids[np.argsort(-values[ids], kind="stable")][: len(falling)]
+    ids = np.flatnonzero(logits >= falling[-1])
+    ids = ids[np.argsort(-logits[ids], kind="stable")][: len(falling)]
     return tuple(zip(ids.tolist(), values[ids].tolist(), strict=True))

@@ -1,4 +1,4 @@
-"""What a request does to its logits before anything is drawn: penalties, biases, and ends that come too early.
+"""What a request does to its logits before anything is drawn: penalties, biases, ends that come too early, a mask.
 
 Counts come from prompt and output as they stand, so a request that was preempted or resumed is treated alike.
 """
@@ -12,6 +12,7 @@ from dayzero.core.sampling import SamplingParams
 
 Logits = NDArray[np.float32]
 Ids = NDArray[np.intp]
+Allowed = NDArray[np.int32]
 
 
 def has_penalties(params: SamplingParams, num_output: int) -> bool:
@@ -52,6 +53,14 @@ def penalize(
     if len(output) < params.min_tokens:
         ends = params.stop_token_ids if params.ignore_eos else (*params.stop_token_ids, *eos_token_ids)
         logits[_ids(ends, vocab_size)] = -np.inf
+
+
+def forbid(logits: Logits, allowed: Allowed) -> None:
+    """Make what a grammar's mask does not allow impossible, in place: bit i % 32 of word i // 32 for token i."""
+    vocab_size = len(logits)
+    assert len(allowed) == -(-vocab_size // 32), (len(allowed), vocab_size)
+    bits = np.unpackbits(allowed.view(np.uint8), bitorder="little", count=vocab_size)
+    logits[bits == 0] = -np.inf
 
 
 def _has_counts(params: SamplingParams) -> bool:

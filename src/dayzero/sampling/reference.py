@@ -33,7 +33,7 @@ def sample_row(logits: Logits, row: Row) -> int:
 
 
 def penalized(logits: Logits, row: Row) -> Logits:
-    """A copy with penalties, biases and the mask of early ends, token by token."""
+    """A copy with penalties, biases, the mask of early ends and the grammar's, token by token."""
     params = row.params
     result = logits.copy()
     for token in {*row.prompt, *row.output, *params.logit_bias}:
@@ -50,6 +50,10 @@ def penalized(logits: Logits, row: Row) -> Logits:
         result[list(params.stop_token_ids)] = -np.inf
         if not params.ignore_eos:
             result[list(row.eos_token_ids)] = -np.inf
+    if row.allowed is not None:
+        for token in range(len(result)):
+            if not int(row.allowed[token // 32]) >> token % 32 & 1:
+                result[token] = -np.inf
     return result
 
 

@@ -4,7 +4,7 @@ The rules are those of `core.sampling.SamplingParams`; `sampling.reference` spel
 is always the one chosen there. It depends on the row's logits and its `Row` alone: torch only takes maxima, which are
 exact; all else is numpy, a row at a time or element by element.
 
-Knows nothing of grammars, stop strings or when a request ends.
+Knows a grammar as a mask only, and nothing of stop strings or when a request ends.
 """
 
 import itertools
@@ -17,7 +17,7 @@ import torch
 
 from dayzero.core.sampling import SamplingParams
 from dayzero.sampling import noise
-from dayzero.sampling.penalties import has_penalties, penalize
+from dayzero.sampling.penalties import Allowed, forbid, has_penalties, penalize
 from dayzero.sampling.survivors import GONE_NATS, Floats, Ids, Logits, Scaled, survivors, truncates
 
 NOT_FINITE = -1
@@ -29,7 +29,10 @@ _HEAD_TOKENS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What the next token of one request depends on beside its logits."""
+    """What the next token of one request depends on beside its logits.
+
+    allowed  what a grammar lets through, [ceil(V / 32)]: bit i % 32 of word i // 32 for token i
+    """
 
     params: SamplingParams
     prompt: Sequence[int]
@@ -37,6 +40,7 @@ class Row:
     choice: int = 0
     attempt: int = 0
     eos_token_ids: Sequence[int] = ()
+    allowed: Allowed | None = None
 
     @property
     def draw(self) -> noise.Draw:
@@ -69,14 +73,16 @@ def sample(logits: torch.Tensor, rows: Sequence[Row]) -> list[int]:
 
 
 def _penalized(logits: torch.Tensor, rows: Sequence[Row]) -> torch.Tensor:
-    """The same tensor if no row asks for a penalty, else a copy."""
-    penalized = [i for i, row in enumerate(rows) if has_penalties(row.params, len(row.output))]
-    if not penalized:
+    """The same tensor if no row asks for a penalty or has a mask, else a copy."""
+    edited = [i for i, row in enumerate(rows) if row.allowed is not None or has_penalties(row.params, len(row.output))]
+    if not edited:
         return logits
     logits = logits.clone(memory_format=torch.contiguous_format)
-    for i in penalized:
-        row = rows[i]
-        penalize(logits[i].numpy(), row.params, row.prompt, row.output, row.eos_token_ids)
+    for i in edited:
+        row, x = rows[i], logits[i].numpy()
+        penalize(x, row.params, row.prompt, row.output, row.eos_token_ids)
+        if row.allowed is not None:
+            forbid(x, row.allowed)
     return logits
 
 

@@ -14,6 +14,7 @@ from dayzero.kernels.attention import HeadLayout
 from dayzero.kernels.native.extension import best_instruction_set, module
 from dayzero.kernels.native.program import NativeProgram
 from dayzero.kernels.native.recorder import Symbol, Tape
+from dayzero.kernels.native.vocabulary import NativeVocabulary
 from dayzero.kernels.ops import OPS
 from dayzero.kernels.weights import Grouped, LinearForm, Nvfp4, PerChannel
 
@@ -123,6 +124,10 @@ class NativeKernels:
         if form.zeros is not None:
             return low.ZERO, form.zeros.half()
         return low.MIDDLE, None
+
+    def vocabulary(self) -> NativeVocabulary:
+        """What makes tokens of logits."""
+        return NativeVocabulary(self._native, self._pool, self._instruction_set)
 
     def program(self, tape: Tape, kept: Sequence[Symbol]) -> NativeProgram:
         """What was recorded, ready to run; `kept` can be read afterwards."""

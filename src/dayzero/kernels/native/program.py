@@ -46,6 +46,15 @@ class NativeProgram:
         self._step = step  # the program reads it at every run
         self._program.read(step.ctypes.data, step.size)
 
+    def feed(self, symbol: Symbol, address: int, rows: int) -> None:
+        """Take a step of no tokens but of rows that are computed already, float32 [rows, width of the symbol]."""
+        self._program.feed(self._number_of[symbol.index], address, rows)
+
+    def rows_not_finite(self, symbol: Symbol) -> list[int]:
+        """The step's rows of a symbol that hold a NaN or an infinity."""
+        found: list[int] = self._program.rows_not_finite(self._number_of[symbol.index])
+        return found
+
     def run(self) -> None:
         """Compute the step that was read."""
         self._program.run()
@@ -61,11 +70,11 @@ class NativeProgram:
 
     def view(self, symbol: Symbol, rows: int) -> Tensor:
         """The first rows of a symbol that was kept, valid until the next step is read; no copy."""
-        if rows == 0:
-            return torch.empty(0, symbol.width)
-        address = self._program.address(self._number_of[symbol.index])
-        memory = (ctypes.c_float * (rows * symbol.width)).from_address(address)
-        return torch.frombuffer(memory, dtype=torch.float32).view(rows, symbol.width)
+        return rows_at(self.address(symbol), rows, symbol.width)
+
+    def address(self, symbol: Symbol) -> int:
+        """Of its first row, valid until the next step is read."""
+        return int(self._program.address(self._number_of[symbol.index]))
 
     # -- lowering -----------------------------------------------------------------------------------------------------
 
@@ -156,3 +165,11 @@ class NativeProgram:
             self._widths[at.outputs[0]] // head_dim,
             self._pool(kv, plan.group),
         )
+
+
+def rows_at(address: int, rows: int, width: int) -> Tensor:
+    """Float32 [rows, width] of native memory; no copy."""
+    if rows == 0:
+        return torch.empty(0, width)
+    memory = (ctypes.c_float * (rows * width)).from_address(address)
+    return torch.frombuffer(memory, dtype=torch.float32).view(rows, width)
