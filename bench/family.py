@@ -13,3 +13,11 @@ def family(pid: int) -> list[int]:
     if not Path(f"/proc/{pid}").exists():
         return []
     return [pid, *(descendant for child in children for descendant in family(child))]
+
+
+def state(pid: int) -> str:
+    """R running, S or D waiting, T stopped, Z ended; "" of none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""

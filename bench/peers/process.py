@@ -4,13 +4,14 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from bench.family import family
+from bench.family import family, state
 
 
 class PeerFailed(RuntimeError):
@@ -45,10 +46,6 @@ class PeerProcess:
     ) -> None:
         self.close()
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
     def load(self, model: Path, threads: int, options: Mapping[str, Any]) -> None:
         found = self._ask({"op": "load", "model": str(model), "threads": threads, "options": dict(options)})
         self.version, self.has_prefix_cache = found["version"], found["has_prefix_cache"]
@@ -62,7 +59,10 @@ class PeerProcess:
         self._ask({"op": "score", "tokens": list(tokens), "position": position, "rows": str(rows)})
 
     def suspend(self) -> None:
+        """Once it returns, all have stopped."""
         self._signal_all(signal.SIGSTOP)
+        while any(state(pid) in ("R", "S", "D") for pid in family(self._process.pid)):
+            time.sleep(0.001)
 
     def resume(self) -> None:
         self._signal_all(signal.SIGCONT)

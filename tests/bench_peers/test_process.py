@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.family import state
 from bench.peers.process import PeerFailed, PeerProcess
 
 # A whole peer: prints as engines do, fails on request, and ends on request.
@@ -78,18 +79,11 @@ def test_a_suspended_peer_answers_once_it_is_resumed_and_closes_even_while_suspe
     peer.suspend()
 
 
-def state_of(pid: int) -> str:
-    """R running, S sleeping, T stopped ...; "" if there is no such process."""
-    path = Path(f"/proc/{pid}/stat")
-    return path.read_text().rpartition(")")[2].split()[0] if path.exists() else ""
-
-
 def test_what_a_peer_has_started_is_stopped_with_it_and_ends_with_it(peer: PeerProcess, tmp_path: Path) -> None:
     peer.generate([[1]], 11)
     child = int((tmp_path / "pid").read_text())
     peer.suspend()
-    os.waitid(os.P_PID, peer.pid, os.WSTOPPED | os.WNOWAIT)
-    assert state_of(child) == "T"
+    assert state(child) == "T"
     peer.resume()
     assert peer.generate([[1]], 1) >= 0
     handle = os.pidfd_open(child)
