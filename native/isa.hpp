@@ -18,13 +18,17 @@ enum class Format {
     kInt4Zero,       // 4 bits, a float16 scale and a zero by 32: AWQ, GPTQ
     kInt4ZeroBy64,   // by 64
     kInt4ZeroBy128,  // by 128
-    kInt4Min,        // 4 bits, a float16 scale and minimum by 32: GGUF Q4_1, Q4_K
+    kInt4Min,        // 4 bits, a float16 scale and minimum by 32: GGUF Q4_1
+    kInt5,           // 5 bits, a float16 scale by 32, codes around 16: GGUF Q5_0
+    kInt5Min,        // 5 bits, a float16 scale and minimum by 32: GGUF Q5_1
     kInt8,           // 8 bits, a float16 scale by 32, codes around 128: GGUF Q8_0
-    kInt8Min,        // 8 bits, a float16 scale and minimum by 32: GGUF Q5_1, Q5_K
     kInt8Channel,    // 8 bits, one scale for each feature
+    kQ4K,            // 4 bits, a scale and minimum by 32 in two levels: GGUF Q4_K
+    kQ5K,            // 5 bits, likewise: GGUF Q5_K
+    kQ6K,            // 6 bits, a scale by 16 in two levels, codes around 32: GGUF Q6_K
     kNvfp4,          // e2m1, an e4m3 scale by 16, one scale for all: exact in bfloat16
 };
-constexpr int kNumFormats = 12;
+constexpr int kNumFormats = 16;
 
 // What is taken off or added to a code of a group.
 enum class Low {
@@ -37,13 +41,35 @@ struct FormatLayout {
     int block;             // weights along K that lie together
     int block_bytes;       // of a panel's 32 features and one block, a multiple of 64
     int activation_group;  // 0: bfloat16
-    // Of codes by group, for which a block is codes by 32 along K, then 32 scales, then 32 zeros or minima:
+    // Of integer codes by group:
     int bits = 0;
     Low low = Low::kMiddle;
+    bool two_level = false;
 };
 
+// Of 32 codes of each feature.
+constexpr int code_bytes(int bits) { return 32 * kPanel * bits / 8; }
+
+// A block of one group: its codes, 32 along K after the other; 32 scales; 32 zeros or minima. Float16 all.
 constexpr FormatLayout grouped(int bits, int group, Low low) {
-    return {group, group * kPanel * bits / 8 + (low == Low::kMiddle ? 64 : 128), 32, bits, low};
+    return {group, group / 32 * code_bytes(bits) + (low == Low::kMiddle ? 64 : 128), 32, bits, low};
+}
+
+// A block of 256, which share a float16 scale (and minimum) that those of its groups, small integers, are times of. The
+// former lie first; then 32 codes along K after the other, behind each 64 bytes of the latter: two scales by 16, or a
+// scale and a minimum by 32. Activations go by the same groups.
+constexpr FormatLayout two_level(int bits, int group, Low low) {
+    return {256, (low == Low::kMiddle ? 64 : 128) + 256 / 32 * (code_bytes(bits) + 64), group, bits, low, true};
+}
+
+// Where, in a block, the 32 codes of each feature from k on are, and the numbers of the group that k is in.
+constexpr int codes_at(const FormatLayout& at, int k) {
+    if (!at.two_level) return k / 32 * code_bytes(at.bits);
+    return (at.low == Low::kMiddle ? 64 : 128) + k / 32 * (code_bytes(at.bits) + 64);
+}
+constexpr int numbers_at(const FormatLayout& at, int k) {
+    if (!at.two_level) return at.block / 32 * code_bytes(at.bits);
+    return codes_at(at, k) + code_bytes(at.bits) + k % 32 / at.activation_group * kPanel;
 }
 
 constexpr FormatLayout layout(Format format) {
@@ -56,9 +82,13 @@ constexpr FormatLayout layout(Format format) {
         case Format::kInt4ZeroBy64: return grouped(4, 64, Low::kZero);
         case Format::kInt4ZeroBy128: return grouped(4, 128, Low::kZero);
         case Format::kInt4Min: return grouped(4, 32, Low::kMinimum);
+        case Format::kInt5: return grouped(5, 32, Low::kMiddle);
+        case Format::kInt5Min: return grouped(5, 32, Low::kMinimum);
         case Format::kInt8: return grouped(8, 32, Low::kMiddle);
-        case Format::kInt8Min: return grouped(8, 32, Low::kMinimum);
         case Format::kInt8Channel: return {64, 2048, 64};
+        case Format::kQ4K: return two_level(4, 32, Low::kMinimum);
+        case Format::kQ5K: return two_level(5, 32, Low::kMinimum);
+        case Format::kQ6K: return two_level(6, 16, Low::kMiddle);
         case Format::kNvfp4: return {32, 512 + 64, 0};
     }
     return {};

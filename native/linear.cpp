@@ -33,10 +33,15 @@ void put_bytes(uint8_t* block, int n, const uint8_t* codes, int count) {
     for (int k = 0; k < count; ++k) block[k / 4 * 128 + lane_byte(n) + k % 4] = codes[k];
 }
 
-// Eight codes a lane and step: low nibbles hold the first four, high nibbles the last.
-void put_nibbles(uint8_t* block, int n, const uint8_t* codes, int count) {
-    for (int k = 0; k < count; ++k) {
-        block[k / 8 * 128 + lane_byte(n) + k % 4] |= static_cast<uint8_t>(codes[k] << (k % 8 / 4 * 4));
+// Low nibbles of the first four of eight codes beside those of the last four; high bits as many as a byte has room for.
+void put_low_and_high(uint8_t* block, int n, const uint8_t* codes, int bits) {
+    const int high = bits - 4;
+    for (int k = 0; k < 32; ++k) {
+        const int step = k / 4, lane = lane_byte(n) + k % 4;
+        block[step / 2 * 128 + lane] |= static_cast<uint8_t>((codes[k] & 15) << (step % 2 * 4));
+        if (!high) continue;
+        const int steps = 8 / high;
+        block[code_bytes(4) + step / steps * 128 + lane] |= static_cast<uint8_t>(codes[k] >> 4 << (step % steps * high));
     }
 }
 
@@ -48,24 +53,41 @@ void put_pairs(uint8_t* block, int n, const uint8_t* codes, int count) {
     }
 }
 
-Format format_of(int bits, int group, Low low) {
+void put_block_codes(uint8_t* block, const FormatLayout& at, int n, const uint8_t* codes) {
+    for (int k = 0; k < at.block; k += 32) {
+        uint8_t* to = block + codes_at(at, k);
+        if (at.bits == 8) {
+            put_bytes(to, n, codes + k, 32);
+        } else {
+            put_low_and_high(to, n, codes + k, at.bits);
+        }
+    }
+}
+
+// Where two_level, a group is of activations.
+Format format_of(int bits, int group, Low low, bool two_level) {
     for (int i = 0; i < kNumFormats; ++i) {
         const FormatLayout at = layout(static_cast<Format>(i));
-        if (at.bits == bits && at.block == group && at.low == low) return static_cast<Format>(i);
+        const int its_group = two_level ? at.activation_group : at.block;
+        if (at.bits == bits && at.two_level == two_level && at.low == low && its_group == group) return static_cast<Format>(i);
     }
     throw std::invalid_argument("no format has such codes: " + std::to_string(bits) + " bits by " +
                                 std::to_string(group));
+}
+
+void check_inner(int inner, int block) {
+    if (inner % block) throw std::invalid_argument("K is a multiple of " + std::to_string(block));
 }
 
 }  // namespace
 
 std::unique_ptr<Weight> Weight::grouped(int bits, int group, Low low, const uint8_t* codes, const uint16_t* scales,
                                         const uint16_t* lows, const int32_t* order, int features, int inner, bool rotated) {
-    const Format format = format_of(bits, group, low);
+    const Format format = format_of(bits, group, low, false);
     for (int k = 0; order && k < inner; ++k) {
         if (order[k] < 0 || order[k] >= inner) throw std::invalid_argument("an order names inputs");
     }
-    if (inner % group) throw std::invalid_argument("K is a multiple of " + std::to_string(group));
+    check_inner(inner, group);
     auto weight = std::make_unique<Weight>(format, features, inner);
     if (order) weight->order.assign(order, order + inner);
     weight->rotated = rotated;
@@ -74,10 +96,36 @@ std::unique_ptr<Weight> Weight::grouped(int bits, int group, Low low, const uint
         for (int g = 0; g < groups; ++g) {
             uint8_t* block = weight->panel(n / kPanel) + static_cast<int64_t>(g) * layout(format).block_bytes;
             const int64_t at = static_cast<int64_t>(n) * groups + g;
-            (bits == 4 ? put_nibbles : put_bytes)(block, n % kPanel, codes + at * group, group);
-            auto* numbers = reinterpret_cast<uint16_t*>(block + group * kPanel * bits / 8);
+            put_block_codes(block, layout(format), n % kPanel, codes + at * group);
+            auto* numbers = reinterpret_cast<uint16_t*>(block + numbers_at(layout(format), 0));
             numbers[n % kPanel] = scales[at];
             if (low != Low::kMiddle) numbers[kPanel + n % kPanel] = lows[at];
+        }
+    }
+    return weight;
+}
+
+std::unique_ptr<Weight> Weight::two_level(int bits, const uint8_t* codes, const int8_t* scales, const uint16_t* super_scales,
+                                          const uint8_t* minima, const uint16_t* super_minima, int features, int inner) {
+    const bool has_minima = bits < 6;
+    const int group = has_minima ? 32 : 16;
+    const Format format = format_of(bits, group, has_minima ? Low::kMinimum : Low::kMiddle, true);
+    const FormatLayout at = layout(format);
+    check_inner(inner, at.block);
+    auto weight = std::make_unique<Weight>(format, features, inner);
+    for (int n = 0; n < features; ++n) {
+        for (int b = 0; b < inner / at.block; ++b) {
+            uint8_t* block = weight->panel(n / kPanel) + static_cast<int64_t>(b) * at.block_bytes;
+            const int64_t from = static_cast<int64_t>(n) * inner + b * at.block;
+            put_block_codes(block, at, n % kPanel, codes + from);
+            auto* halves = reinterpret_cast<uint16_t*>(block);
+            halves[n % kPanel] = super_scales[from / at.block];
+            if (has_minima) halves[kPanel + n % kPanel] = super_minima[from / at.block] ^ 0x8000;  // to be added
+            for (int k = 0; k < at.block; k += group) {
+                uint8_t* numbers = block + numbers_at(at, k) + n % kPanel;
+                numbers[0] = static_cast<uint8_t>(scales[(from + k) / group]);
+                if (has_minima) numbers[kPanel] = minima[(from + k) / group];
+            }
         }
     }
     return weight;
@@ -94,7 +142,7 @@ std::unique_ptr<Weight> Weight::per_channel(const uint8_t* codes, const float* s
 
 std::unique_ptr<Weight> Weight::nvfp4(const uint8_t* codes, const uint8_t* scales, float global, int features,
                                       int inner) {
-    if (inner % 32) throw std::invalid_argument("K is a multiple of 32");
+    check_inner(inner, 32);
     auto weight = std::make_unique<Weight>(Format::kNvfp4, features, inner);
     for (int n = 0; n < features; ++n) {
         for (int g = 0; g < inner / 32; ++g) {

@@ -15,7 +15,7 @@ class Weight {
     // rows [N][K] of bfloat16.
     static std::unique_ptr<Weight> bf16(const uint16_t* rows, int features, int inner);
 
-    // Codes of 4 or 8 bits by groups along K, of which K is a multiple; what they mean: Low.
+    // Codes of 4, 5 or 8 bits by groups along K, of which K is a multiple; what they mean: Low.
     // codes [N][K], one a byte; scales and lows (zeros or minima; null for kMiddle) float16 [N][K / group].
     // order [K] says which input each column of codes is for; null: they are in order.
     // `rotated`: every 32 weights along K were turned by Sylvester's Hadamard matrix over sqrt(32), and activations
@@ -23,6 +23,13 @@ class Weight {
     static std::unique_ptr<Weight> grouped(int bits, int group, Low low, const uint8_t* codes, const uint16_t* scales,
                                            const uint16_t* lows, const int32_t* order, int features, int inner,
                                            bool rotated = false);
+
+    // w = super_scale * scale * (code - 32), 6 bits, groups of 16; or super_scale * scale * code - super_minimum *
+    // minimum, 4 or 5 bits, groups of 32. K is a multiple of 256.
+    // codes [N][K], scales and minima (up to 127; null with 6 bits) [N][K / group], the other two float16 [N][K / 256].
+    static std::unique_ptr<Weight> two_level(int bits, const uint8_t* codes, const int8_t* scales,
+                                             const uint16_t* super_scales, const uint8_t* minima,
+                                             const uint16_t* super_minima, int features, int inner);
 
     // w = scale * (code - 128), one float32 scale for each feature.
     static std::unique_ptr<Weight> per_channel(const uint8_t* codes, const float* scales, int features, int inner);

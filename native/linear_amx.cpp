@@ -120,16 +120,14 @@ void unpack_nvfp4(const uint8_t* block, uint8_t* out) {
     }
 }
 
-// Codes of 4 bits as bytes: [K / 4][32][4].
-void unpack_nibbles(const uint8_t* block, uint8_t* out) {
-    for (int i = 0; i < 4; ++i) {
+// Codes of fewer than 8 bits as bytes, `steps` fours along K from step `first` of 32 codes on: [K / 4][32][4].
+template <int bits, int first, int steps>
+void unpack_codes(const uint8_t* w, uint8_t* out) {
+    each<steps>([&](auto step) {
         for (int half = 0; half < 2; ++half) {
-            const I codes = load_bytes(block + i * 128 + half * 64);
-            uint8_t* to = out + 2 * i * kPanelStride + half * 64;
-            _mm512_store_si512(to, bits_of(codes, 15));
-            _mm512_store_si512(to + kPanelStride, bits_of(shifted_right<4>(codes), 15));
+            _mm512_store_si512(out + step * kPanelStride + half * 64, four_codes<bits, first + step>(w + half * 64));
         }
-    }
+    });
 }
 
 void finish_rows(const PanelCall& call, int row, int rows, const float (*sums)[kPanel]) {
@@ -180,10 +178,8 @@ void bf16_rows(Tiles& tiles, const PanelCall& call, int row, int rows) {
 template <Format format, bool has_lower, class Tiles>
 void int8_rows(Tiles& tiles, const PanelCall& call, int row, int rows) {
     constexpr FormatLayout kLayout = layout(format);
-    constexpr bool kIsChannel = format == Format::kInt8Channel, kIsPacked = kLayout.bits == 4;
-    static_assert(kIsChannel || kIsPacked || kLayout.bits == 8);
-    constexpr int kGroup = kLayout.activation_group, kParts = kLayout.block / kGroup, kChunk = 4;
-    constexpr int kCodeBytes = kGroup * kPanel / (kIsPacked ? 2 : 1);
+    constexpr bool kIsChannel = format == Format::kInt8Channel, kIsPacked = !kIsChannel && kLayout.bits < 8;
+    constexpr int kGroup = kLayout.activation_group, kParts = kLayout.block / kGroup, kChunk = 4, kSteps = kGroup / 4;
     constexpr int kMiddle = kIsChannel ? 128 : kLayout.low == Low::kMiddle ? 1 << (kLayout.bits - 1) : 0;
     alignas(64) float sums[kTallRows][kPanel], scales[kChunk][kPanel], lows[kChunk][kPanel];
     alignas(64) int32_t dots[kChunk][kBlockRows][kPanel];
@@ -193,15 +189,22 @@ void int8_rows(Tiles& tiles, const PanelCall& call, int row, int rows) {
         const uint8_t* weights[kChunk];
         for (int g = 0; g < count; ++g) {
             const uint8_t* block = call.panel + static_cast<int64_t>((first + g) / kParts) * kLayout.block_bytes;
-            weights[g] = block + (first + g) % kParts * kCodeBytes;
+            const int k = (first + g) % kParts * kGroup;
+            weights[g] = kIsChannel ? block : block + codes_at(kLayout, k);
             if constexpr (!has_lower) prefetch_ahead<(kLayout.block_bytes / kParts + 63) / 64 * 64>(weights[g]);
-            for (int n = 0; !kIsChannel && n < kPanel; n += kLanes) {
-                const uint8_t* numbers = block + scales_at(kLayout) + 2 * n;
-                store(scales[g] + n, half_floats(numbers));
-                if constexpr (kLayout.low != Low::kMiddle) store(lows[g] + n, half_floats(numbers + 2 * kPanel));
+            if constexpr (!kIsChannel) {
+                for (int n = 0; n < kPanel; n += kLanes) {
+                    const Numbers<format> numbers(block, k, n / kLanes);
+                    store(scales[g] + n, numbers.scale);
+                    store(lows[g] + n, numbers.low);
+                }
             }
             if constexpr (kIsPacked) {
-                unpack_nibbles(weights[g], unpacked[g]);
+                if (k % 32 == 0) {
+                    unpack_codes<kLayout.bits, 0, kSteps>(weights[g], unpacked[g]);
+                } else {
+                    unpack_codes<kLayout.bits, 8 - kSteps, kSteps>(weights[g], unpacked[g]);
+                }
                 weights[g] = unpacked[g];
             }
         }
@@ -223,8 +226,7 @@ void int8_rows(Tiles& tiles, const PanelCall& call, int row, int rows) {
                         if constexpr (kIsChannel) {
                             sum = fma(floats(dot), scale, sum);
                         } else {
-                            const F low = kLayout.low == Low::kMiddle ? zero() : load(lows[g] + n);
-                            sum = gained<kLayout.low>(sum, dot, scale, floats(total), load(scales[g] + n), low);
+                            sum = gained<kLayout.low>(sum, dot, scale, floats(total), load(scales[g] + n), load(lows[g] + n));
                         }
                     }
                     store(sums[at + r] + n, sum);

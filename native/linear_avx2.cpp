@@ -1,6 +1,8 @@
 // Products with AVX2, for up to 4 rows at a time: 8 of 16 registers hold sums, 1 or 2 rows x 32 features or 3 or 4
 // rows x 16 features. Each feature has a lane of its own, so a sum is one chain in ascending K at any number of rows.
 
+#include <utility>
+
 #include "isa.hpp"
 #include "simd_avx2.hpp"
 
@@ -115,70 +117,63 @@ inline void dot_bytes(const uint8_t* w, const int8_t* codes, int64_t stride, I (
     }
 }
 
-// 4 bits: a 16-bit sum of the 16 products that a half lane gets of a group stays within 16 * 15 * 128.
-template <int Rows, int Vectors>
-inline void dot_nibbles(const uint8_t* w, const int8_t* codes, int64_t stride, I (&dots)[Rows][Vectors]) {
-    const I low_bits = _mm256_set1_epi8(15);
+// Fewer bits: 16-bit sums of products by pairs, as many as they have room for.
+template <int Bits, int First, int Steps, int Rows, int Vectors>
+inline void dot_codes(const uint8_t* w, const int8_t* codes, int64_t stride, I (&dots)[Rows][Vectors]) {
+    constexpr int kRoom = 32767 / (2 * ((1 << Bits) - 1) * 128);
     I narrow[Rows][Vectors];
     clear(narrow);
-    const auto meet = [&](const I(&value)[Vectors], int at) {
+    each<Steps>([&](auto step) {
+        I value[Vectors];
+        for (int v = 0; v < Vectors; ++v) value[v] = four_codes<Bits, First + step>(w + v * 32);
         for (int r = 0; r < Rows; ++r) {
-            const I four = _mm256_set1_epi32(word_at(codes + r * stride + at));
+            const I four = set1_ints(word_at(codes + r * stride + step * 4));
             for (int v = 0; v < Vectors; ++v) {
                 narrow[r][v] = _mm256_add_epi16(narrow[r][v], _mm256_maddubs_epi16(value[v], four));
+                if constexpr ((step + 1) % kRoom == 0 || step + 1 == Steps) {
+                    dots[r][v] = add(dots[r][v], _mm256_madd_epi16(narrow[r][v], _mm256_set1_epi16(1)));
+                    narrow[r][v] = zero_ints();
+                }
             }
         }
-    };
-    for (int step = 0; step < 4; ++step, w += 128) {
-        I value[Vectors];
-        for (int v = 0; v < Vectors; ++v) value[v] = _mm256_and_si256(load_bytes(w + v * 32), low_bits);
-        meet(value, step * 8);
-        for (int v = 0; v < Vectors; ++v) {
-            value[v] = _mm256_and_si256(_mm256_srli_epi16(load_bytes(w + v * 32), 4), low_bits);
-        }
-        meet(value, step * 8 + 4);
-    }
-    for (int r = 0; r < Rows; ++r) {
-        for (int v = 0; v < Vectors; ++v) {
-            dots[r][v] = add(dots[r][v], _mm256_madd_epi16(narrow[r][v], _mm256_set1_epi16(1)));
-        }
-    }
+    });
 }
 
-// Integer codes by groups, met by int8 activations by groups of 32: exact in int32 within 32, float32 over these in
-// ascending K. Half of the range of the codes is taken off by the total of the activations.
+// Integer codes by groups, met by int8 activations by groups of 32 or 16: exact in int32 within these, float32 over them
+// in ascending K. Half of the range of the codes is taken off by the total of the activations.
 template <Format kFormat>
 struct Grouped {
     template <int Rows, int Vectors>
     static void multiply(const PanelCall& call, int row, int vector, F (&sums)[Rows][Vectors]) {
         constexpr FormatLayout kLayout = layout(kFormat);
+        constexpr int kGroup = kLayout.activation_group, kSteps = kGroup / 4;
         constexpr int kMiddle = kLayout.low == Low::kMiddle ? 1 << (kLayout.bits - 1) : 0;
         const uint8_t* x = call.x + row * call.x_stride;
         const uint8_t* block = call.panel;
-        for (int k = 0; k < call.inner; k += kLayout.block, block += kLayout.block_bytes) {
-            for (int part = 0; part < kLayout.block / 32; ++part) {
-                const uint8_t* w = block + part * kPanel * 4 * kLayout.bits;
+        for (int first = 0; first < call.inner; first += kLayout.block, block += kLayout.block_bytes) {
+            for (int k = 0; k < kLayout.block; k += 32) {
+                const uint8_t* w = block + codes_at(kLayout, k);
                 if constexpr (Vectors == kPanelVectors) prefetch_share<kFormat>(w);
-                const int group = k / 32 + part;
-                const auto* codes = reinterpret_cast<const int8_t*>(x) + group * 32;
-                I dots[Rows][Vectors];
-                clear(dots);
-                if constexpr (kLayout.bits == 8) {
-                    dot_bytes<8>(w + vector * 32, codes, call.x_stride, dots);
-                } else {
-                    dot_nibbles(w + vector * 32, codes, call.x_stride, dots);
-                }
-                for (int v = 0; v < Vectors; ++v) {
-                    const uint8_t* numbers = block + scales_at(kLayout) + (vector + v) * 16;
-                    const F scale = half_floats(numbers);
-                    const F low = kLayout.low == Low::kMiddle ? zero() : half_floats(numbers + 64);
-                    for (int r = 0; r < Rows; ++r) {
-                        const Int8Row at(x + r * call.x_stride, call.inner, 32);
-                        const I dot = add(dots[r][v], set1_ints(-kMiddle * at.sums[group]));
-                        sums[r][v] = gained<kLayout.low>(sums[r][v], dot, set1(at.scales[group]),
-                                                         floats(set1_ints(at.sums[group])), scale, low);
+                each<32 / kGroup>([&](auto part) {
+                    const int group = (first + k) / kGroup + part;
+                    const auto* codes = reinterpret_cast<const int8_t*>(x) + group * kGroup;
+                    I dots[Rows][Vectors];
+                    clear(dots);
+                    if constexpr (kLayout.bits == 8) {
+                        dot_bytes<8>(w + vector * 32, codes, call.x_stride, dots);
+                    } else {
+                        dot_codes<kLayout.bits, part * kSteps, kSteps>(w + vector * 32, codes, call.x_stride, dots);
                     }
-                }
+                    for (int v = 0; v < Vectors; ++v) {
+                        const Numbers<kFormat> numbers(block, k + part * kGroup, vector + v);
+                        for (int r = 0; r < Rows; ++r) {
+                            const Int8Row at(x + r * call.x_stride, call.inner, kGroup);
+                            const I dot = add(dots[r][v], set1_ints(-kMiddle * at.sums[group]));
+                            sums[r][v] = gained<kLayout.low>(sums[r][v], dot, set1(at.scales[group]),
+                                                             floats(set1_ints(at.sums[group])), numbers.scale, numbers.low);
+                        }
+                    }
+                });
             }
         }
     }
@@ -282,9 +277,13 @@ Product product(Format format) {
         case Format::kInt4ZeroBy64: return linear<Grouped<Format::kInt4ZeroBy64>>;
         case Format::kInt4ZeroBy128: return linear<Grouped<Format::kInt4ZeroBy128>>;
         case Format::kInt4Min: return linear<Grouped<Format::kInt4Min>>;
+        case Format::kInt5: return linear<Grouped<Format::kInt5>>;
+        case Format::kInt5Min: return linear<Grouped<Format::kInt5Min>>;
         case Format::kInt8: return linear<Grouped<Format::kInt8>>;
-        case Format::kInt8Min: return linear<Grouped<Format::kInt8Min>>;
         case Format::kInt8Channel: return linear<Channel>;
+        case Format::kQ4K: return linear<Grouped<Format::kQ4K>>;
+        case Format::kQ5K: return linear<Grouped<Format::kQ5K>>;
+        case Format::kQ6K: return linear<Grouped<Format::kQ6K>>;
         case Format::kNvfp4: return linear<Nvfp4>;
     }
     return nullptr;

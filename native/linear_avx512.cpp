@@ -41,57 +41,48 @@ inline __m512i four(const int8_t* codes) {
     return _mm512_set1_epi32(word);
 }
 
-// Codes k = 4 * Step to 4 * Step + 3 of 32, a byte each.
-template <int Bits, int Step>
-inline I four_codes(const uint8_t* w) {
-    if constexpr (Bits == 8) return load_bytes(w + Step * 128);
-    const I eight = load_bytes(w + Step / 2 * 128);
-    return bits_of(Step % 2 ? shifted_right<4>(eight) : eight, 15);
-}
-
-template <typename Body, int... Steps>
-inline void each(std::integer_sequence<int, Steps...>, Body body) {
-    (body(std::integral_constant<int, Steps>{}), ...);
-}
-
-// Integer codes by groups, met by int8 activations by groups of 32: exact in int32 within 32, float32 over these in
-// ascending K. Codes are unsigned; half of their range is taken off by the total of the activations, where a sum begins.
+// Integer codes by groups, met by int8 activations by groups of 32 or 16: exact in int32 within these, float32 over them
+// in ascending K. Codes are unsigned; half of their range is taken off by the total of the activations, where a sum
+// begins.
 template <Format kFormat, int Rows>
 void grouped_rows(const PanelCall& call, int row) {
     constexpr FormatLayout kLayout = layout(kFormat);
+    constexpr int kGroup = kLayout.activation_group;
     constexpr int kMiddle = kLayout.low == Low::kMiddle ? 1 << (kLayout.bits - 1) : 0;
     F sums[Rows][2];
     for (auto& line : sums) line[0] = line[1] = zero();
     const uint8_t* x = call.x + row * call.x_stride;
     const uint8_t* block = call.panel;
-    for (int k = 0; k < call.inner; k += kLayout.block, block += kLayout.block_bytes) {
-        for (int part = 0; part < kLayout.block / 32; ++part) {
-            const uint8_t* w = block + part * kPanel * 4 * kLayout.bits;
+    for (int first = 0; first < call.inner; first += kLayout.block, block += kLayout.block_bytes) {
+        for (int k = 0; k < kLayout.block; k += 32) {
+            const uint8_t* w = block + codes_at(kLayout, k);
             if constexpr (Rows <= 4) prefetch_share<kFormat>(w);
-            const int group = k / 32 + part;
-            I dots[Rows][2];
-            for (int r = 0; r < Rows; ++r) {
-                const Int8Row at(x + r * call.x_stride, call.inner, 32);
-                dots[r][0] = dots[r][1] = set1_ints(-kMiddle * at.sums[group]);
-            }
-            each(std::make_integer_sequence<int, 8>{}, [&](auto step) {
-                const I w0 = four_codes<kLayout.bits, step>(w), w1 = four_codes<kLayout.bits, step>(w + 64);
+            each<32 / kGroup>([&](auto part) {
+                const int group = (first + k) / kGroup + part;
+                I dots[Rows][2];
                 for (int r = 0; r < Rows; ++r) {
-                    const I a = four(reinterpret_cast<const int8_t*>(x) + r * call.x_stride + group * 32 + step * 4);
-                    dots[r][0] = _mm512_dpbusd_epi32(dots[r][0], w0, a);
-                    dots[r][1] = _mm512_dpbusd_epi32(dots[r][1], w1, a);
+                    const Int8Row at(x + r * call.x_stride, call.inner, kGroup);
+                    dots[r][0] = dots[r][1] = set1_ints(-kMiddle * at.sums[group]);
+                }
+                each<kGroup / 4>([&](auto step) {
+                    constexpr int kStep = part * (kGroup / 4) + step;
+                    const I w0 = four_codes<kLayout.bits, kStep>(w), w1 = four_codes<kLayout.bits, kStep>(w + 64);
+                    for (int r = 0; r < Rows; ++r) {
+                        const I a = four(reinterpret_cast<const int8_t*>(x) + r * call.x_stride + group * kGroup + step * 4);
+                        dots[r][0] = _mm512_dpbusd_epi32(dots[r][0], w0, a);
+                        dots[r][1] = _mm512_dpbusd_epi32(dots[r][1], w1, a);
+                    }
+                });
+                for (int half = 0; half < 2; ++half) {
+                    const Numbers<kFormat> numbers(block, k + part * kGroup, half);
+                    for (int r = 0; r < Rows; ++r) {
+                        const Int8Row at(x + r * call.x_stride, call.inner, kGroup);
+                        sums[r][half] =
+                            gained<kLayout.low>(sums[r][half], dots[r][half], set1(at.scales[group]),
+                                                floats(set1_ints(at.sums[group])), numbers.scale, numbers.low);
+                    }
                 }
             });
-            for (int half = 0; half < 2; ++half) {
-                const uint8_t* numbers = block + scales_at(kLayout) + half * 32;
-                const F scale = half_floats(numbers);
-                const F low = kLayout.low == Low::kMiddle ? zero() : half_floats(numbers + 64);
-                for (int r = 0; r < Rows; ++r) {
-                    const Int8Row at(x + r * call.x_stride, call.inner, 32);
-                    sums[r][half] = gained<kLayout.low>(sums[r][half], dots[r][half], set1(at.scales[group]),
-                                                        floats(set1_ints(at.sums[group])), scale, low);
-                }
-            }
         }
     }
     finish(call, row, 0, sums);
@@ -210,9 +201,13 @@ Product product(Format format) {
         case Format::kInt4ZeroBy64: return linear_grouped<Format::kInt4ZeroBy64>;
         case Format::kInt4ZeroBy128: return linear_grouped<Format::kInt4ZeroBy128>;
         case Format::kInt4Min: return linear_grouped<Format::kInt4Min>;
+        case Format::kInt5: return linear_grouped<Format::kInt5>;
+        case Format::kInt5Min: return linear_grouped<Format::kInt5Min>;
         case Format::kInt8: return linear_grouped<Format::kInt8>;
-        case Format::kInt8Min: return linear_grouped<Format::kInt8Min>;
         case Format::kInt8Channel: return linear_int8_channel;
+        case Format::kQ4K: return linear_grouped<Format::kQ4K>;
+        case Format::kQ5K: return linear_grouped<Format::kQ5K>;
+        case Format::kQ6K: return linear_grouped<Format::kQ6K>;
         case Format::kNvfp4: return linear_nvfp4;
     }
     return nullptr;

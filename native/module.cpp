@@ -86,6 +86,15 @@ NB_MODULE(_native, m) {
             "rotated"_a,
             nb::call_guard<nb::gil_scoped_release>())
         .def_static(
+            "two_level",
+            [](int bits, uintptr_t codes, uintptr_t scales, uintptr_t super_scales, uintptr_t minima,
+               uintptr_t super_minima, int features, int inner) {
+                return Weight::two_level(bits, at<uint8_t>(codes), at<int8_t>(scales), at<uint16_t>(super_scales),
+                                         at<uint8_t>(minima), at<uint16_t>(super_minima), features, inner);
+            },
+            "bits"_a, "codes"_a, "scales"_a, "super_scales"_a, "minima"_a, "super_minima"_a, "features"_a, "inner"_a,
+            nb::call_guard<nb::gil_scoped_release>())
+        .def_static(
             "per_channel",
             [](uintptr_t codes, uintptr_t scales, int features, int inner) {
                 return Weight::per_channel(at<uint8_t>(codes), at<float>(scales), features, inner);

@@ -36,8 +36,50 @@ void finish(const PanelCall& call, int row, int vector, const F (&sums)[Rows][Ve
     }
 }
 
-// Where the scales of a block of codes by group lie: 32 float16, and after them 32 zeros or minima.
-constexpr int scales_at(const FormatLayout& at) { return at.block * kPanel * at.bits / 8; }
+template <typename Body, int... Steps>
+inline void each(std::integer_sequence<int, Steps...>, Body body) {
+    (body(std::integral_constant<int, Steps>{}), ...);
+}
+
+// Body of a constant 0, ..., N - 1.
+template <int N, typename Body>
+inline void each(Body body) {
+    each(std::make_integer_sequence<int, N>{}, body);
+}
+
+// Codes k = 4 * Step to 4 * Step + 3 of 32, a byte each: low nibbles by pairs of steps, and for more than 4 bits the high
+// bits of all that a byte has room for.
+template <int Bits, int Step>
+inline I four_codes(const uint8_t* w) {
+    if constexpr (Bits == 8) return load_bytes(w + Step * 128);
+    const I both = load_bytes(w + Step / 2 * 128);
+    const I low = bits_of(Step % 2 ? shifted_right<4>(both) : both, 15);
+    if constexpr (Bits == 4) {
+        return low;
+    } else {
+        constexpr int kHigh = Bits - 4, kSteps = 8 / kHigh, kRight = Step % kSteps * kHigh - 4;
+        const I all = load_bytes(w + code_bytes(4) + Step / kSteps * 128);
+        return either(low, bits_of(shifted_right<kRight>(all), ((1 << kHigh) - 1) << 4));
+    }
+}
+
+// Scale and low of a vector of features in the group that k of a block is in.
+template <Format kFormat>
+struct Numbers {
+    F scale, low;
+
+    Numbers(const uint8_t* block, int k, int vector) : low(zero()) {
+        constexpr FormatLayout at = layout(kFormat);
+        const uint8_t* numbers = block + numbers_at(at, k);
+        const uint8_t* halves = (at.two_level ? block : numbers) + vector * kLanes * 2;
+        scale = half_floats(halves);
+        if constexpr (at.low != Low::kMiddle) low = half_floats(halves + 2 * kPanel);
+        if constexpr (at.two_level) {  // exact: 11 bits by 8
+            scale = mul(scale, byte_floats(numbers + vector * kLanes));
+            if constexpr (at.low != Low::kMiddle) low = mul(low, byte_floats(numbers + kPanel + vector * kLanes));
+        }
+    }
+};
 
 // Ahead of every 32 codes of a block, what fills a share of the block.
 template <Format kFormat>

@@ -69,9 +69,15 @@ inline F floats(I x) { return _mm256_cvtepi32_ps(x); }
 inline F half_floats(const void* p) { return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p))); }
 // The bits that `mask` has in every byte, after a shift of 16-bit words.
 inline I bits_of(I x, char mask) { return _mm256_and_si256(x, _mm256_set1_epi8(mask)); }
-template <int N>
+template <int N>  // to the left, if it is less than 0
 inline I shifted_right(I x) {
-    return _mm256_srli_epi16(x, N);
+    if constexpr (N < 0) return _mm256_slli_epi16(x, -N);
+    return _mm256_srli_epi16(x, N < 0 ? 0 : N);
+}
+inline I either(I a, I b) { return _mm256_or_si256(a, b); }
+// Signed bytes.
+inline F byte_floats(const void* p) {
+    return floats(_mm256_cvtepi8_epi32(_mm_loadl_epi64(static_cast<const __m128i*>(p))));
 }
 inline I round(F x) { return _mm256_cvtps_epi32(x); }
 inline I add(I a, I b) { return _mm256_add_epi32(a, b); }

@@ -53,9 +53,15 @@ inline F half_floats(const void* p) { return _mm512_cvtph_ps(_mm256_loadu_si256(
 inline I load_bytes(const void* p) { return _mm512_loadu_si512(p); }
 // The bits that `mask` has in every byte, after a shift of 16-bit words.
 inline I bits_of(I x, char mask) { return _mm512_and_si512(x, _mm512_set1_epi8(mask)); }
-template <int N>
+template <int N>  // to the left, if it is less than 0
 inline I shifted_right(I x) {
-    return _mm512_srli_epi16(x, N);
+    if constexpr (N < 0) return _mm512_slli_epi16(x, -N);
+    return _mm512_srli_epi16(x, N < 0 ? 0 : N);
+}
+inline I either(I a, I b) { return _mm512_or_si512(a, b); }
+// Signed bytes.
+inline F byte_floats(const void* p) {
+    return floats(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(p))));
 }
 inline I round(F x) { return _mm512_cvtps_epi32(x); }
 inline I add(I a, I b) { return _mm512_add_epi32(a, b); }

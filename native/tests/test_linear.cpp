@@ -58,6 +58,28 @@ Drawn draw_grouped(Format format, int n, int k, Random& random) {
     return drawn;
 }
 
+Drawn draw_two_level(Format format, int n, int k, Random& random) {
+    const FormatLayout at = layout(format);
+    const int group = at.activation_group;
+    const bool has_minima = at.low == Low::kMinimum;
+    const auto codes = codes_of(n * k, (1 << at.bits) - 1, random), minima = codes_of(n * k / group, 127, random);
+    std::vector<int8_t> scales(minima.size());
+    for (auto& scale : scales) scale = static_cast<int8_t>(random.between(-128, 127));
+    std::vector<uint16_t> super_scales(static_cast<size_t>(n) * k / 256), super_minima(super_scales.size());
+    for (auto* halves : {&super_scales, &super_minima}) {
+        for (auto& half : *halves) half = static_cast<uint16_t>(random.between(0, 0x3fff) | (random.chance() ? 0x8000 : 0));
+    }
+    Drawn drawn;
+    for (size_t i = 0; i < codes.size(); ++i) {
+        const double scale = half_value(super_scales[i / 256]) * scales[i / group];
+        const double minimum = has_minima ? half_value(super_minima[i / 256]) * minima[i / group] : 0;
+        drawn.values.push_back(scale * (codes[i] - (has_minima ? 0 : 32)) - minimum);
+    }
+    drawn.weight = Weight::two_level(at.bits, codes.data(), scales.data(), super_scales.data(),
+                                     has_minima ? minima.data() : nullptr, super_minima.data(), n, k);
+    return drawn;
+}
+
 Drawn draw_by_channel(int n, int k, Random& random) {
     const auto codes = codes_of(n * k, 255, random);
     std::vector<float> scales(static_cast<size_t>(n));
@@ -88,6 +110,9 @@ Drawn draw(Format format, int n, int k, Random& random) {
         case Format::kBf16: return draw_bf16(n, k, random);
         case Format::kInt8Channel: return draw_by_channel(n, k, random);
         case Format::kNvfp4: return draw_nvfp4(n, k, random);
+        case Format::kQ4K:
+        case Format::kQ5K:
+        case Format::kQ6K: return draw_two_level(format, n, k, random);
         default: return draw_grouped(format, n, k, random);
     }
 }
@@ -113,7 +138,7 @@ std::vector<double> as_met(const float* x, int k, int group) {
 void check_product(const Isa& isa, ThreadPool& pool, Format format, Random& random) {
     const bool any_k = format == Format::kBf16 || format == Format::kInt8Channel;
     const int n = random.between(1, 100), block = layout(format).block;
-    const int k = any_k ? random.between(1, 200) : block * random.between(1, 192 / block);
+    const int k = any_k ? random.between(1, 200) : block * random.between(1, std::max(1, 192 / block));
     const int rows = random.between(0, 40), before = random.between(0, 5), after = random.between(0, 5);
     const Drawn drawn = draw(format, n, k, random);
     std::vector<float> bias(static_cast<size_t>(before + n + after));

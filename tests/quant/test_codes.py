@@ -7,46 +7,52 @@ import torch
 from torch import Tensor
 
 from dayzero.checkpoint.tensor import FORMATS, RotaryRows
-from dayzero.kernels.weights import GROUP, Grouped
-from dayzero.quant.codes import CODED_FORMATS, grouped
+from dayzero.kernels.weights import CodeForm, Grouped, TwoLevel
+from dayzero.quant.codes import CODED_FORMATS, coded
 from dayzero.quant.dequantize import dequantize
 from tests.quant.stored import random_tensor
 
 GGUF_FORMATS = sorted(CODED_FORMATS & FORMATS.keys())
-TWO_LEVEL = {"Q4_K", "Q5_K"}
+BITS = {"Q4_0": 4, "Q4_1": 4, "Q5_0": 5, "Q5_1": 5, "Q8_0": 8, "Q4_K": 4, "Q5_K": 5, "Q6_K": 6}
 
 
-def weights(form: Grouped) -> Tensor:
+def weights(form: CodeForm) -> Tensor:
     """[N, K] float64, as the definition says."""
+    assert isinstance(form, Grouped | TwoLevel)
+    inner = form.codes.shape[1]
+
+    def along_k(*levels: Tensor) -> Tensor:
+        return torch.stack([x.double().repeat_interleave(inner // x.shape[1], 1) for x in levels]).prod(0)
+
     offset = 0 if form.minima is not None else 2 ** (form.bits - 1)
-    values = (form.codes.double() - offset).view(len(form.codes), -1, GROUP) * form.scales.double().unsqueeze(-1)
-    if form.minima is not None:
-        values += form.minima.double().unsqueeze(-1)
-    return values.flatten(1)
+    if isinstance(form, Grouped):
+        values = (form.codes.double() - offset) * along_k(form.scales)
+        return values if form.minima is None else values + along_k(form.minima)
+    values = (form.codes.double() - offset) * along_k(form.scales, form.super_scales)
+    if form.minima is None:
+        return values
+    assert form.super_minima is not None
+    return values - along_k(form.minima, form.super_minima)
 
 
 @pytest.mark.parametrize("transform", [None, RotaryRows(3)])
 @pytest.mark.parametrize("name", GGUF_FORMATS)
 def test_codes_and_scales_are_the_decoded_weights(name, transform):
-    """To float32's rounding; where scales are multiplied out and stored as float16, to theirs."""
+    """To the rounding of float32 that a decoder makes."""
     stored = replace(random_tensor(name, (24, 512)), transform=transform)
-    decoded = dequantize(stored, torch.float32).double()
-    tolerance = 2.0**-10 if name in TWO_LEVEL else 2.0**-23
-    assert (weights(grouped(stored)) - decoded).abs().max() <= tolerance * decoded.abs().max()
+    decoded = dequantize(stored, torch.float32)
+    assert torch.equal(weights(coded(stored)).float(), decoded)
 
 
 @pytest.mark.parametrize("name", GGUF_FORMATS)
-def test_codes_stay_within_their_bits(name):
-    form = grouped(random_tensor(name, (8, 256)))
-    largest = form.codes.max().item()
-    assert largest < 2**form.bits
-    assert form.bits == 4 or largest > 15
+def test_codes_have_as_many_bits_as_the_file(name):
+    form = coded(random_tensor(name, (8, 256)))
+    assert isinstance(form, Grouped | TwoLevel)
+    assert form.bits == BITS[name]
+    assert form.codes.max() == 2**form.bits - 1
 
 
 def test_formats_with_a_minimum_have_minima():
-    assert {name for name in GGUF_FORMATS if grouped(random_tensor(name, (2, 256))).minima is not None} == {
-        "Q4_1",
-        "Q5_1",
-        "Q4_K",
-        "Q5_K",
-    }
+    forms = {name: coded(random_tensor(name, (2, 256))) for name in GGUF_FORMATS}
+    have = {name for name, form in forms.items() if getattr(form, "minima", None) is not None}
+    assert have == {"Q4_1", "Q5_1", "Q4_K", "Q5_K"}

@@ -8,7 +8,7 @@ from dayzero.checkpoint.packing import AWQ, GPTQ, GPTQ_V2, PACKINGS, assemble
 from dayzero.checkpoint.tensor import StoredTensor
 from dayzero.errors import CheckpointError
 from dayzero.kernels.weights import Grouped
-from dayzero.quant.codes import grouped
+from dayzero.quant.codes import coded
 from dayzero.quant.dequantize import dequantize
 from dayzero.quant.packed import unpacked
 from dayzero.quant.precision import ENCODERS, resolve, weight_bytes
@@ -130,4 +130,4 @@ def test_the_steps_between_packed_weights_are_their_scales():
     order = list(range(63, -1, -1))
     tensor = weight(GPTQ, packed(GPTQ, codes, zeros, scales, order))
     assert torch.equal(steps(tensor), scales.float().repeat_interleave(32, 1)[:, order])
-    assert grouped(tensor).order is not None
+    assert coded(tensor).order is not None

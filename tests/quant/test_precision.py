@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from dayzero.checkpoint.tensor import StoredTensor
-from dayzero.kernels.weights import Grouped, Nvfp4, PerChannel
+from dayzero.kernels.weights import Grouped, Nvfp4, PerChannel, TwoLevel
 from dayzero.quant.dequantize import dequantize
 from dayzero.quant.precision import ENCODERS, PRECISIONS, resolve, weight_bytes
 from tests.quant.stored import random_tensor
@@ -21,7 +21,7 @@ def test_there_is_an_encoder_for_every_precision_but_the_choice_among_them():
     assert set(PRECISIONS) == {"auto", *ENCODERS}
 
 
-@pytest.mark.parametrize(("formats", "expected"), [(["F32", "Q8_0"], "as-stored"), (["F32", "Q6_K", "BF16"], "bf16")])
+@pytest.mark.parametrize(("formats", "expected"), [(["F32", "Q8_0"], "as-stored"), (["F32", "F16", "BF16"], "bf16")])
 def test_auto_keeps_the_codes_of_a_file_that_has_any(formats, expected):
     tensors = {tensor.name: tensor for tensor in stored(*formats)}
     assert resolve("auto", tensors) == expected
@@ -30,9 +30,9 @@ def test_auto_keeps_the_codes_of_a_file_that_has_any(formats, expected):
 
 def test_as_stored_keeps_neighbours_of_one_format_together():
     kinds = ENCODERS["as-stored"](stored("Q4_0", "Q4_0", "Q6_K", "BF16", "Q4_1"))
-    assert [type(form) for form in kinds] == [Grouped, Grouped, Tensor, Grouped]
+    assert [type(form) for form in kinds] == [Grouped, TwoLevel, Tensor, Grouped]
     assert [len(form if isinstance(form, Tensor) else form.codes) for form in kinds] == [16, 8, 8, 8]
-    assert [form.bits for form in kinds if isinstance(form, Grouped)] == [4, 8, 4]
+    assert [form.bits for form in kinds if not isinstance(form, Tensor)] == [4, 6, 4]
 
 
 @pytest.mark.parametrize(("precision", "kind"), [("bf16", Tensor), ("int8", Grouped), ("nvfp4", Nvfp4)])

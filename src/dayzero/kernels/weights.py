@@ -15,7 +15,7 @@ GROUPS = (32, 64, 128)  # of 4-bit codes
 class Grouped:
     """w = scale * (code - zero) or scale * code + minimum, by groups along K.
 
-    bits    4 or 8
+    bits    4, 5 or 8
     codes   [N, K] uint8, 0 to 2^bits - 1
     scales  [N, K / group] float16; a group is 32 or, of 4 bits, one of GROUPS
     zeros   [N, K / group] uint8, of 4 bits; None: 2^(bits - 1)
@@ -39,6 +39,28 @@ class Grouped:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class TwoLevel:
+    """GGUF's K formats: scales of groups are small integers times a scale of 256 weights along K.
+
+    w = super_scale * scale * code - super_minimum * minimum       4 or 5 bits, groups of 32
+    w = super_scale * scale * (code - 32)                          6 bits, groups of 16
+
+    codes         [N, K] uint8, 0 to 2^bits - 1
+    scales        [N, K / group] int8
+    super_scales  [N, K / 256] float16
+    minima        [N, K / group] uint8, up to 127; None with 6 bits
+    super_minima  [N, K / 256] float16; None with 6 bits
+    """
+
+    bits: int
+    codes: Tensor
+    scales: Tensor
+    super_scales: Tensor
+    minima: Tensor | None = None
+    super_minima: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class PerChannel:
     """w = scale * (code - 128), codes [N, K] uint8, scales [N] float32."""
 
@@ -59,4 +81,5 @@ class Nvfp4:
     global_scale: float
 
 
-LinearForm = Tensor | Grouped | PerChannel | Nvfp4
+CodeForm = Grouped | TwoLevel | PerChannel | Nvfp4
+LinearForm = Tensor | CodeForm

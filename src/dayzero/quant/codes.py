@@ -1,8 +1,4 @@
-"""Stored weights as codes and scales, without the detour through floats.
-
-Exact for AWQ, GPTQ and those of GGUF's formats that have one scale by 32 weights. The two-level scales of Q4_K and Q5_K
-are multiplied out and rounded to float16 (at most 2^-11 of each scale). Q6_K, whose scales are by 16, has no form here.
-"""
+"""Stored weights as codes and scales, without the detour through floats: exactly what the file holds."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -14,78 +10,83 @@ from torch import Tensor
 
 from dayzero.checkpoint.packing import PACKINGS
 from dayzero.checkpoint.tensor import FORMATS, RotaryRows, StoredTensor
-from dayzero.kernels.weights import GROUP, Grouped, LinearForm
-from dayzero.quant.decoders import fifth_bits, halves, k_scales, nibbles, q4_k_codes, q5_k_codes
+from dayzero.kernels.weights import CodeForm, Grouped, LinearForm, TwoLevel
+from dayzero.quant.decoders import fifth_bits, k_scales, nibbles, q4_k_codes, q5_k_codes, q6_k_codes
 from dayzero.quant.packed import unpacked
 
-Blocks = tuple[int, Tensor, Tensor, Tensor | None]  # bits; codes of each block; its scales and minima
+
+def _halves(blocks: Tensor, start: int) -> Tensor:
+    """[B, 1] float16."""
+    return blocks[:, start : start + 2].view(torch.float16)
 
 
-def _q4_0(blocks: Tensor) -> Blocks:
-    return 4, nibbles(blocks[:, 2:]), halves(blocks, 0, 1), None
+def _q4_0(blocks: Tensor) -> CodeForm:
+    return Grouped(4, nibbles(blocks[:, 2:]), _halves(blocks, 0))
 
 
-def _q4_1(blocks: Tensor) -> Blocks:
-    scales, minima = halves(blocks, 0, 2).chunk(2, dim=1)
-    return 4, nibbles(blocks[:, 4:]), scales, minima
+def _q4_1(blocks: Tensor) -> CodeForm:
+    return Grouped(4, nibbles(blocks[:, 4:]), _halves(blocks, 0), minima=_halves(blocks, 2))
 
 
-def _q5_0(blocks: Tensor) -> Blocks:
-    codes = nibbles(blocks[:, 6:]) | fifth_bits(blocks, 2)
-    return 8, codes + (128 - 16), halves(blocks, 0, 1), None
+def _q5_0(blocks: Tensor) -> CodeForm:
+    return Grouped(5, nibbles(blocks[:, 6:]) | fifth_bits(blocks, 2), _halves(blocks, 0))
 
 
-def _q5_1(blocks: Tensor) -> Blocks:
-    scales, minima = halves(blocks, 0, 2).chunk(2, dim=1)
-    return 8, nibbles(blocks[:, 8:]) | fifth_bits(blocks, 4), scales, minima
+def _q5_1(blocks: Tensor) -> CodeForm:
+    codes = nibbles(blocks[:, 8:]) | fifth_bits(blocks, 4)
+    return Grouped(5, codes, _halves(blocks, 0), minima=_halves(blocks, 2))
 
 
-def _q8_0(blocks: Tensor) -> Blocks:
-    return 8, blocks[:, 2:] ^ 128, halves(blocks, 0, 1), None  # a signed byte plus 128
+def _q8_0(blocks: Tensor) -> CodeForm:
+    return Grouped(8, blocks[:, 2:] ^ 128, _halves(blocks, 0))  # a signed byte plus 128
 
 
-def _two_level(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """Scales and minima [B, 8] of Q4_K and Q5_K."""
-    super_scale, super_minimum = halves(blocks, 0, 2).chunk(2, dim=1)
-    scales, minima = (x.squeeze(-1) for x in k_scales(blocks[:, 4:16]))
-    return super_scale * scales, -super_minimum * minima
+def _with_minima(bits: int, codes: Tensor, blocks: Tensor) -> CodeForm:
+    """Q4_K and Q5_K."""
+    scales, minima = (numbers.squeeze(-1).to(torch.uint8) for numbers in k_scales(blocks[:, 4:16]))
+    return TwoLevel(bits, codes, scales.view(torch.int8), _halves(blocks, 0), minima, _halves(blocks, 2))
 
 
-def _q4_k(blocks: Tensor) -> Blocks:
-    return 4, q4_k_codes(blocks), *_two_level(blocks)
+def _q6_k(blocks: Tensor) -> CodeForm:
+    return TwoLevel(6, q6_k_codes(blocks), blocks[:, 192:208].view(torch.int8), _halves(blocks, 208))
 
 
-def _q5_k(blocks: Tensor) -> Blocks:
-    return 8, q5_k_codes(blocks), *_two_level(blocks)
-
-
-_CODES: Mapping[str, Callable[[Tensor], Blocks]] = {
+_CODES: Mapping[str, Callable[[Tensor], CodeForm]] = {
     "Q4_0": _q4_0,
     "Q4_1": _q4_1,
     "Q5_0": _q5_0,
     "Q5_1": _q5_1,
     "Q8_0": _q8_0,
-    "Q4_K": _q4_k,
-    "Q5_K": _q5_k,
+    "Q4_K": lambda blocks: _with_minima(4, q4_k_codes(blocks), blocks),
+    "Q5_K": lambda blocks: _with_minima(5, q5_k_codes(blocks), blocks),
+    "Q6_K": _q6_k,
 }
 CODED_FORMATS = frozenset((*_CODES, *PACKINGS))
 
 
-def grouped(stored: StoredTensor) -> Grouped:
+def coded(stored: StoredTensor) -> CodeForm:
     """The codes of a tensor [N, K] in one of CODED_FORMATS, its rows in the order that the model wants."""
     if stored.format in PACKINGS:
         return unpacked(stored)
-    features, inner = stored.shape
+    features = stored.shape[0]
     packed = torch.empty(len(stored.data), dtype=torch.uint8)
     packed.numpy().data[:] = stored.data
-    bits, codes, scales, minima = _CODES[stored.format](packed.view(-1, FORMATS[stored.format].block_bytes))
-    codes, scales = codes.reshape(features, inner), scales.reshape(features, inner // GROUP).half()
-    lows = None if minima is None else minima.reshape(features, inner // GROUP).half()
+    form = _CODES[stored.format](packed.view(-1, FORMATS[stored.format].block_bytes))
+    rows = {name: blocks.reshape(features, -1) for name, blocks in _numbers(form).items()}
     if isinstance(stored.transform, RotaryRows):
         order = _rotary_order(features, stored.transform.num_heads)
-        codes, scales, lows = codes[order], scales[order], None if lows is None else lows[order]
-    minima = None if lows is None else lows.contiguous()
-    return Grouped(bits, codes.contiguous(), scales.contiguous(), minima=minima)
+        rows = {name: numbers[order] for name, numbers in rows.items()}
+    return _with(form, {name: numbers.contiguous() for name, numbers in rows.items()})
+
+
+def _numbers(form: CodeForm) -> dict[str, Tensor]:
+    """What a form has for each row."""
+    all_of = {field.name: getattr(form, field.name) for field in fields(form)}
+    return {name: numbers for name, numbers in all_of.items() if isinstance(numbers, Tensor) and name != "order"}
+
+
+def _with(form: CodeForm, rows: dict[str, Any]) -> CodeForm:
+    return replace(form, **rows)
 
 
 def stacked(forms: Sequence[LinearForm]) -> list[LinearForm]:
@@ -97,22 +98,16 @@ def _kind(form: LinearForm) -> tuple[object, ...]:
     """Equal for forms that can be one."""
     if isinstance(form, Tensor):
         return (Tensor,)
-    numbers = [getattr(form, field.name) for field in fields(form)]
-    order = form.order.tolist() if isinstance(form, Grouped) and form.order is not None else None
-    alike = (tuple(x.shape[1:]) if isinstance(x, Tensor) else x for x in numbers)
-    return (type(form), *alike, order)
+    rest = [getattr(form, field.name) for field in fields(form) if field.name not in _numbers(form)]
+    widths = [numbers.shape[1] for numbers in _numbers(form).values()]
+    return (type(form), *_numbers(form), *widths, *(x.tolist() if isinstance(x, Tensor) else x for x in rest))
 
 
 def _joined(forms: Sequence[LinearForm]) -> LinearForm:
     first = forms[0]
     if isinstance(first, Tensor):
         return torch.cat([form for form in forms if isinstance(form, Tensor)])
-    rows: dict[str, Any] = {
-        field.name: torch.cat([getattr(form, field.name) for form in forms])
-        for field in fields(first)
-        if isinstance(getattr(first, field.name), Tensor) and field.name != "order"
-    }
-    return replace(first, **rows)
+    return _with(first, {name: torch.cat([getattr(form, name) for form in forms]) for name in _numbers(first)})
 
 
 def _rotary_order(features: int, num_heads: int) -> Tensor:

@@ -85,11 +85,16 @@ def q5_k_codes(blocks: Tensor) -> Tensor:
     return low | high
 
 
-def _q6_k(blocks: Tensor) -> Tensor:
+def q6_k_codes(blocks: Tensor) -> Tensor:
+    """[N, 16, 16] uint8."""
     low = nibbles(blocks[:, :128].view(-1, 2, 64))  # [N, 2, 128]
     shifts = torch.tensor([0, 2, 4, 6], dtype=torch.uint8).view(1, 1, 4, 1)
     high = ((blocks[:, 128:192].view(-1, 2, 1, 32) >> shifts) & 3) << 4
-    codes = (low | high.flatten(2)).view(-1, 16, 16)
+    return (low | high.flatten(2)).view(-1, 16, 16)
+
+
+def _q6_k(blocks: Tensor) -> Tensor:
+    codes = q6_k_codes(blocks)
     scales = blocks[:, 192:208].view(torch.int8).float().mul_(halves(blocks, 208, 1)).unsqueeze(-1)
     return (codes.float() - 32).mul_(scales).flatten(1)
 

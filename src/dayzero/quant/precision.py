@@ -3,8 +3,8 @@
 bf16       dequantised, rounded once
 int8       8 bits with a scale by 32, rotated as the activations then are; activations int8 by groups of 32
 nvfp4      4 bits with a scale by 16, exact in bfloat16; activations bfloat16
-as-stored  the codes of GGUF, AWQ or GPTQ; activations int8 by groups of 32. What has no codes stays bf16; Q6_K becomes
-           8 bits by 32
+as-stored  the codes of GGUF, AWQ or GPTQ as they are; activations int8 by groups of 32, where Q6_K meets them of 16.
+           What has no codes stays bf16
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,9 +14,9 @@ import torch
 from dayzero.checkpoint.tensor import StoredTensor
 from dayzero.errors import ConfigError
 from dayzero.kernels.weights import GROUP, LinearForm
-from dayzero.quant.codes import CODED_FORMATS, grouped, stacked
+from dayzero.quant.codes import CODED_FORMATS, coded, stacked
 from dayzero.quant.dequantize import dequantize, dequantize_into
-from dayzero.quant.int8 import by_group, per_channel, rotated_by_group
+from dayzero.quant.int8 import per_channel, rotated_by_group
 from dayzero.quant.nvfp4 import nvfp4
 
 Encode = Callable[[Sequence[StoredTensor]], list[LinearForm]]
@@ -29,7 +29,7 @@ def resolve(asked: str, stored: Mapping[str, StoredTensor]) -> str:
 
     Raises ConfigError for `as-stored` where nothing is stored in codes.
     """
-    if asked == "as-stored" and not any(tensor.format in (*CODED_FORMATS, "Q6_K") for tensor in stored.values()):
+    if asked == "as-stored" and not any(tensor.format in CODED_FORMATS for tensor in stored.values()):
         formats = ", ".join(sorted({tensor.format for tensor in stored.values()}))
         raise ConfigError(
             f"precision as-stored: this checkpoint has no codes ({formats})", hint="leave out --precision"
@@ -84,9 +84,7 @@ def _as_stored(stored: Sequence[StoredTensor]) -> list[LinearForm]:
 
 
 def _form(stored: StoredTensor) -> LinearForm:
-    if stored.format == "Q6_K":
-        return by_group(dequantize(stored, torch.float32))
-    return grouped(stored) if stored.format in CODED_FORMATS else dequantize(stored, torch.bfloat16)
+    return coded(stored) if stored.format in CODED_FORMATS else dequantize(stored, torch.bfloat16)
 
 
 ENCODERS: Mapping[str, Encode] = {"bf16": _bf16, "int8": _int8, "nvfp4": _nvfp4, "as-stored": _as_stored}

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dayzero.kernels.native.backend import NativeKernels, NativeWeight
 from dayzero.kernels.native.recorder import SAMPLE_AT, Tape
-from dayzero.kernels.weights import Grouped, LinearForm, Nvfp4, PerChannel
+from dayzero.kernels.weights import Grouped, LinearForm, Nvfp4, PerChannel, TwoLevel
 from dayzero.quant.int8 import rotated
 from tests.kernels.native.replay import (
     MOST_ROWS,
@@ -225,13 +225,13 @@ def test_activations_of_any_size_agree_with_float64(machine: Machine, name: str,
 
 @by_format
 def test_halves_are_rounded_to_even(machine: Machine, name: str) -> None:
-    kind = FORMATS[name]
-    form = kind.integers(33, 128, generator())
-    x = (torch.arange(128).float() - 64).repeat(2, 1) + 0.5
+    kind, inner = FORMATS[name], inner_of(name, 128)
+    form = kind.integers(33, inner, generator())
+    x = (torch.arange(inner).float() % 128 - 64).repeat(2, 1) + 0.5
     if not kind.activation_group:
         x = (x - 0.5) * 2 + 257  # bfloat16 has 8 bits: odd numbers above 256 lie halfway
-    x[:, :: kind.activation_group or 128] = 127
-    out = run(product(machine, [form], 128), x)
+    x[:, :: kind.activation_group or inner] = 127
+    out = run(product(machine, [form], inner), x)
     assert torch.equal(out.double(), as_met(x, kind.activation_group) @ dequantised(form).T)
 
 
@@ -249,12 +249,34 @@ def test_group_scales_of_any_size_agree_with_float64(machine: Machine, name: str
     assert_near(run(product(machine, [form], inner), x), as_met(x, 32), dequantised(form))
 
 
-@pytest.mark.parametrize(("name", "bits"), [("int4", 4), ("int4 by 64", 4), ("int4 by 128", 4), ("int8", 8)])
-def test_a_weight_takes_its_codes_and_a_scale_for_each_group(name: str, bits: int) -> None:
+@pytest.mark.parametrize("name", [name for name in FORMATS if name[:3] in ("int", "q4_", "q5_", "q6_")])
+def test_a_weight_takes_the_bits_of_its_codes_and_the_bytes_of_its_numbers(name: str) -> None:
+    """Zeros take the two bytes of a float16."""
     form = FORMATS[name].draw(64, 256, generator())
-    assert isinstance(form, Grouped)
     weight = NativeKernels(1).prepare_linear([form])
-    assert weight.bytes == 64 * 256 * bits // 8 + form.scales.numel() * 2
+    if isinstance(form, PerChannel):
+        assert weight.bytes == 64 * 256 + 64 * 4
+        return
+    assert isinstance(form, Grouped | TwoLevel)
+    numbers = {field.name: getattr(form, field.name) for field in dataclasses.fields(form)}
+    tensors = [x.half() if name == "zeros" else x for name, x in numbers.items() if isinstance(x, Tensor)]
+    count = sum(x.numel() * x.element_size() for x in tensors if x is not form.codes)
+    assert weight.bytes == 64 * 256 * form.bits // 8 + count
+
+
+@pytest.mark.parametrize("name", ["q4_k", "q5_k", "q6_k"])
+@pytest.mark.parametrize("scale", [0.0, -0.0, 6e-8, 6.1e-5, 65504.0, -65504.0])
+def test_scales_in_two_levels_of_any_size_agree_with_float64(machine: Machine, name: str, scale: float) -> None:
+    kind = FORMATS[name]
+    form = kind.draw(33, 768, generator())
+    assert isinstance(form, TwoLevel)
+    form.super_scales[:, 1] = scale
+    form.scales[:, ::3] = form.scales.min()
+    form.scales[:, 1::3] = form.scales.max()
+    if form.super_minima is not None:
+        form.super_minima[:, 2] = scale
+    x = draw(4, 768)
+    assert_near(run(product(machine, [form], 768), x), as_met(x, kind.activation_group), dequantised(form))
 
 
 def test_every_scale_and_every_code_of_nvfp4_is_exact(machine: Machine) -> None:
@@ -266,10 +288,12 @@ def test_every_scale_and_every_code_of_nvfp4_is_exact(machine: Machine) -> None:
 
 
 def test_every_code_of_every_integer_format_is_exact(machine: Machine) -> None:
-    for name in [name for name in FORMATS if "int" in name]:
-        form = FORMATS[name].integers(33, 256, generator())
-        assert isinstance(form, Grouped | PerChannel)
-        form.codes[:] = (torch.arange(256) + torch.arange(33)[:, None]) % (16 if "int4" in name else 256)
+    for name, kind in FORMATS.items():
+        form = kind.integers(33, 256, generator())
+        if isinstance(form, Tensor | Nvfp4):
+            continue
+        bits = 8 if isinstance(form, PerChannel) else form.bits
+        form.codes[:] = (torch.arange(256) + torch.arange(33)[:, None]) % 2**bits
         x = torch.eye(256) * 127
         assert torch.equal(run(product(machine, [form], 256), x).double(), x.double() @ dequantised(form).T), name
 
@@ -282,15 +306,16 @@ def test_the_smallest_and_largest_channel_scales_agree_with_float64(machine: Mac
 
 @by_format
 def test_a_weight_that_other_threads_pack_among_others_is_the_same(name: str, machine: Machine) -> None:
-    kernels, x = NativeKernels(1), draw(3, 128)
-    forms = [FORMATS[name].draw(features, 128, generator(features)) for features in range(30, 60)]
+    inner = inner_of(name, 128)
+    kernels, x = NativeKernels(1), draw(3, inner)
+    forms = [FORMATS[name].draw(features, inner, generator(features)) for features in range(30, 60)]
     with ThreadPoolExecutor(4) as threads:
         weights = [
             kernels.prepare_linear_on(threads, features, lambda form=form: [form])
             for features, form in enumerate(forms, 30)
         ]
     for form, weight in zip(forms, weights, strict=True):
-        assert same_bits(run(product_with(machine, weight, 128), x), run(product(machine, [form], 128), x))
+        assert same_bits(run(product_with(machine, weight, inner), x), run(product(machine, [form], inner), x))
 
 
 # -- refusals ----------------------------------------------------------------------------------------------------------
@@ -308,7 +333,7 @@ def test_a_weight_of_half_a_group_is_refused() -> None:
         NativeKernels(1).prepare_linear([form])
 
 
-@pytest.mark.parametrize(("bits", "group"), [(4, 48), (4, 256), (8, 64), (5, 32)])
+@pytest.mark.parametrize(("bits", "group"), [(4, 48), (4, 256), (8, 64), (5, 64), (6, 32)])
 def test_codes_of_other_bits_or_groups_are_refused(bits: int, group: int) -> None:
     form = Grouped(bits, torch.zeros(4, 768, dtype=torch.uint8), torch.ones(4, 768 // group).half())
     with pytest.raises(ValueError, match=f"no format has such codes: {bits} bits by {group}"):

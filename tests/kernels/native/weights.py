@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from dayzero.kernels.weights import GROUP, Grouped, LinearForm, Nvfp4, PerChannel
+from dayzero.kernels.weights import GROUP, Grouped, LinearForm, Nvfp4, PerChannel, TwoLevel
 
 E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
 SMALLEST_AMAX = 1e-30  # of a group of activations, below which it counts as zeros
@@ -52,6 +52,31 @@ def _grouped(bits: int, group: int = GROUP, low: Literal["", "zeros", "minima"] 
     return WeightFormat(group, 32, draw, integers)
 
 
+def _two_level(bits: int) -> WeightFormat:
+    group, has_minima = (16, False) if bits == 6 else (32, True)
+
+    def halves(features: int, inner: int, generator: torch.Generator) -> Tensor:
+        return torch.randn(features, inner // 256, generator=generator).half()
+
+    def small(least: int, most: int, features: int, inner: int, generator: torch.Generator) -> Tensor:
+        return torch.randint(least, most, (features, inner // group), generator=generator).to(torch.int8)
+
+    def draw(features: int, inner: int, generator: torch.Generator) -> TwoLevel:
+        shape = (features, inner, generator)
+        scales = small(0, 64, *shape) if has_minima else small(-128, 128, *shape)
+        minima = (small(0, 64, *shape).view(torch.uint8), halves(*shape)) if has_minima else (None, None)
+        return TwoLevel(bits, _codes(features, inner, bits, generator), scales, halves(*shape), *minima)
+
+    def integers(features: int, inner: int, generator: torch.Generator) -> TwoLevel:
+        form = draw(features, inner, generator)
+        minima = (None, None)
+        if form.super_minima is not None:
+            minima = (form.minima, torch.ones_like(form.super_minima))
+        return TwoLevel(bits, form.codes, torch.ones_like(form.scales), torch.ones_like(form.super_scales), *minima)
+
+    return WeightFormat(256, group, draw, integers)
+
+
 def _draw_nvfp4(features: int, inner: int, generator: torch.Generator) -> Nvfp4:
     scales = torch.rand(features, inner // 16, generator=generator) * 400
     return Nvfp4(_codes(features, inner, 4, generator), scales.to(torch.float8_e4m3fn), 0.0123)
@@ -76,8 +101,12 @@ FORMATS = {
     "int4 with zeros by 64": _grouped(4, 64, "zeros"),
     "int4 with zeros by 128": _grouped(4, 128, "zeros"),
     "int4 with minima": _grouped(4, low="minima"),
+    "int5": _grouped(5),
+    "int5 with minima": _grouped(5, low="minima"),
     "int8": _grouped(8),
-    "int8 with minima": _grouped(8, low="minima"),
+    "q4_k": _two_level(4),
+    "q5_k": _two_level(5),
+    "q6_k": _two_level(6),
     "int8 by channel": WeightFormat(
         1,
         64,
@@ -107,8 +136,13 @@ def dequantised(form: LinearForm) -> Tensor:
         return values * form.scales.double().repeat_interleave(16, 1) * float(torch.tensor(form.global_scale))
 
     def along_k(numbers: Tensor) -> Tensor:
-        return numbers.double().repeat_interleave(form.group, 1)
+        return numbers.double().repeat_interleave(codes.shape[1] // numbers.shape[1], 1)
 
+    if isinstance(form, TwoLevel):
+        scales = along_k(form.scales) * along_k(form.super_scales)
+        if form.minima is None or form.super_minima is None:
+            return (codes - 32) * scales
+        return codes * scales - along_k(form.minima) * along_k(form.super_minima)
     if form.minima is not None:
         return codes * along_k(form.scales) + along_k(form.minima)
     return (codes - (2 ** (form.bits - 1) if form.zeros is None else along_k(form.zeros))) * along_k(form.scales)

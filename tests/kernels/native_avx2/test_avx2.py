@@ -80,7 +80,7 @@ def form_of(name: str, features: int, inner: int) -> LinearForm:
             return grouped(bits, name.endswith("min"), random_codes(bits, features, inner))
 
 
-FORMS = ["bf16", "int4", "int4min", "int8", "int8min", "channel", "nvfp4"]
+FORMS = ["bf16", "int4", "int4min", "int5", "int5min", "int8", "channel", "nvfp4"]
 
 
 def in_float64(form: LinearForm) -> tuple[Tensor, int]:
@@ -143,7 +143,7 @@ def test_a_row_of_a_product_has_the_same_bits_in_any_company(kernels: NativeKern
         assert torch.equal(product(kernels, x_TK[:rows], form), together[:rows]), rows
 
 
-@pytest.mark.parametrize(("bits", "has_minima"), [(4, False), (4, True), (8, False), (8, True)])
+@pytest.mark.parametrize(("bits", "has_minima"), [(4, False), (4, True), (5, False), (5, True), (8, False)])
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_the_largest_codes_do_not_overflow(kernels: NativeKernels, bits: int, has_minima: bool, sign: float) -> None:
     form = grouped(bits, has_minima, torch.full((32, 64), 2**bits - 1, dtype=torch.uint8))

@@ -16,7 +16,7 @@ from dayzero.kernels.native.program import NativeProgram
 from dayzero.kernels.native.recorder import Symbol, Tape
 from dayzero.kernels.native.vocabulary import NativeVocabulary
 from dayzero.kernels.ops import OPS
-from dayzero.kernels.weights import Grouped, LinearForm, Nvfp4, PerChannel
+from dayzero.kernels.weights import Grouped, LinearForm, Nvfp4, PerChannel, TwoLevel
 
 LANES = 16  # head sizes and KV blocks come in whole vectors
 SPIN_US = 50  # that threads wait awake for the next step: decision 0010
@@ -102,25 +102,18 @@ class NativeKernels:
             return weight.per_channel(form.codes.data_ptr(), form.scales.data_ptr(), features, inner)
         if isinstance(form, Nvfp4):
             return weight.nvfp4(form.codes.data_ptr(), form.scales.data_ptr(), form.global_scale, features, inner)
+        if isinstance(form, TwoLevel):
+            addresses = map(_address, (form.codes, form.scales, form.super_scales, form.minima, form.super_minima))
+            return weight.two_level(form.bits, *addresses, features, inner)
         low, lows = self._lows(form)
-        return weight.grouped(
-            form.bits,
-            form.group,
-            low,
-            form.codes.data_ptr(),
-            form.scales.data_ptr(),
-            0 if lows is None else lows.data_ptr(),
-            0 if form.order is None else form.order.data_ptr(),
-            features,
-            inner,
-            form.rotated,
-        )
+        addresses = map(_address, (form.codes, form.scales, lows, form.order))
+        return weight.grouped(form.bits, form.group, low, *addresses, features, inner, form.rotated)
 
     def _lows(self, form: Grouped) -> tuple[Any, Tensor | None]:
         """What is taken off or added to codes, and the numbers of it in float16."""
         low = self._native.Low
         if form.minima is not None:
-            return low.MINIMUM, form.minima.contiguous()
+            return low.MINIMUM, form.minima
         if form.zeros is not None:
             return low.ZERO, form.zeros.half()
         return low.MIDDLE, None
@@ -132,6 +125,14 @@ class NativeKernels:
     def program(self, tape: Tape, kept: Sequence[Symbol]) -> NativeProgram:
         """What was recorded, ready to run; `kept` can be read afterwards."""
         return NativeProgram(self._native, self._pool, self._instruction_set, tape, kept)
+
+
+def _address(tensor: Tensor | None) -> int:
+    """0 for None."""
+    if tensor is None:
+        return 0
+    assert tensor.is_contiguous()
+    return tensor.data_ptr()
 
 
 def flat_step(

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from dayzero.checkpoint.tensor import FORMATS, StoredTensor
-from dayzero.quant.codes import CODED_FORMATS, grouped
+from dayzero.kernels.weights import Grouped, TwoLevel
+from dayzero.quant.codes import CODED_FORMATS, coded
 from dayzero.quant.dequantize import dequantize
 
 
@@ -25,15 +26,23 @@ def degrid(stored: Mapping[str, StoredTensor], seed: int) -> dict[str, StoredTen
 
 
 def has_grid(tensor: StoredTensor) -> bool:
-    """Whether the format has steps that are known here. Q6_K has, and they are not."""
+    """Whether the format has steps."""
     return tensor.format in CODED_FORMATS
 
 
 def steps(tensor: StoredTensor) -> Tensor:
     """[N, K] float32: how far apart the values are between which a weight was rounded."""
-    form = grouped(tensor)
-    in_codes = form.scales.float().abs().repeat_interleave(form.group, dim=1)
-    return in_codes if form.order is None else in_codes[:, form.order.argsort()]
+    form = coded(tensor)
+    assert isinstance(form, Grouped | TwoLevel)
+    in_codes = _along_k(form.scales, tensor)
+    if isinstance(form, TwoLevel):
+        in_codes *= _along_k(form.super_scales, tensor)
+    order = form.order if isinstance(form, Grouped) else None
+    return in_codes if order is None else in_codes[:, order.argsort()]
+
+
+def _along_k(scales: Tensor, tensor: StoredTensor) -> Tensor:
+    return scales.float().abs().repeat_interleave(tensor.shape[1] // scales.shape[1], dim=1)
 
 
 def in_float32(name: str, weight: Tensor) -> StoredTensor:
