@@ -92,11 +92,12 @@ def main() -> None:
     args = arguments()
     lines: list[Line] = []
     for session in SESSIONS[args.checkpoint]:
-        lines += measured(session, args)
-    for line in lines:
-        print_line(line)
-    if args.store:
-        keep(f"peers-{args.checkpoint}", lines)
+        found = measured(session, args)
+        for line in found:
+            print_line(line)
+        if args.store and found:
+            keep(f"peers-{args.checkpoint}", found)
+        lines += found
     with redirect_stdout(sys.stderr):
         print("\n".join(tables(lines)))
 
@@ -155,6 +156,8 @@ def chosen(session: Session, args: argparse.Namespace) -> list[Contender]:
             say(f"{contender.name}: not installed")
         elif not (ROOT / "models" / args.checkpoint / contender.model).exists():
             say(f"{contender.name}: no {contender.model} of {args.checkpoint}")
+        elif contender.served and args.threads != len(os.sched_getaffinity(0)):
+            say(f"{contender.name}: a server takes all cores")
         else:
             found.append(contender)
     return found
