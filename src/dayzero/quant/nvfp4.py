@@ -42,20 +42,22 @@ def _rounded(groups: Tensor, wanted: Tensor, global_scale: float) -> tuple[Tenso
     """Codes, scales (of e4m3, as float32) and squared errors of groups, for scales near those that are wanted."""
     scales = wanted.clamp(2.0**-9, 448.0).to(torch.float8_e4m3fn).float()
     scaled = groups / (scales * global_scale).unsqueeze(-1)
-    codes = _codes(scaled)
-    return codes, scales, (_VALUES[codes.int()] - scaled).square_().sum(-1) * scales.square()
+    codes, magnitude = _codes(scaled)
+    return codes, scales, magnitude.sub_(scaled.abs_()).square_().sum(-1) * scales.square()
 
 
-def _codes(x: Tensor) -> Tensor:
-    """Sign and index of the nearest of E2M1; a tie goes to the even index.
+def _codes(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Sign and index of the nearest of E2M1, and its magnitude; a tie goes to the even index.
 
     The values are 0.5 apart up to 2, then 1 up to 4, then 2: the index counts the steps of each size below the value.
     """
     magnitude = x.abs()
-    index = (magnitude * 2).clamp_(max=4).round_()
-    index += (magnitude - 2).clamp_(0, 2).round_()
-    index += (magnitude.sub_(4).mul_(0.5)).clamp_(0, 1).round_()
-    return index.to(torch.uint8) | (x.signbit().to(torch.uint8) << 3)
+    halves = (magnitude * 2).clamp_(max=4).round_()
+    ones = (magnitude - 2).clamp_(0, 2).round_()
+    twos = magnitude.sub_(4).mul_(0.5).clamp_(0, 1).round_()
+    index = (halves + ones).add_(twos).to(torch.uint8)
+    index |= x.signbit().to(torch.uint8) << 3
+    return index, halves.mul_(0.5).add_(ones).add_(twos, alpha=2)
 
 
 def dequantized(weight: Nvfp4) -> Tensor:
