@@ -1,9 +1,10 @@
 // Attention of a tile of query rows over one request's KV, and how a block of the pool is laid out.
 //
-// The rule: a row at position p sees the keys of its request at positions [max(0, p - window + 1), p]. They are cut into
-// parts of 512 and those into tiles of 64, at multiples of 512 and 64. Within a part, tile by tile in ascending order, the
-// scores of all keys of a tile become weights exp(score - the largest so far), what was summed before is scaled down if a
-// larger one came, and values are added in ascending order of keys. The sums of parts are folded in ascending order.
+// The rule: a row at place p (step.hpp) sees the keys of its request at places [max(0, p - window + 1), p]. They are cut
+// into parts of 512 and those into tiles of 64, at multiples of 512 and 64. Within a part, tile by tile in ascending order,
+// scores, scaled and with their biases, become weights exp(score - the largest so far), what was summed before is scaled
+// down if a larger one came, and values are added in ascending order of places. The sums of parts are folded in ascending
+// order. A key with a bias of -inf is as good as none, if its value is finite.
 // Nothing else has a say: neither the rows beside it, nor the chunk it came in, nor a key that it does not see, nor who
 // computed which part. Rows that are computed together may add values of unseen keys at the weight 0, which changes
 // nothing unless such a value is not finite; a line that comes out so is computed again by itself.
@@ -53,7 +54,8 @@ struct Attend {
     float* out;
     int64_t out_stride;
     int num_rows;
-    int first_position;
+    const int32_t* positions;  // of the rows
+    int dropped;
     int queries_per_kv;
     float scale;
     int window;  // keys a row sees, its own included; 0: all
@@ -61,27 +63,32 @@ struct Attend {
     const int32_t* table;  // blocks of the request
     KVShape shape;
     int kv_head;
+    const float* biases;  // of the pool [blocks][G][S], read for the first num_biased keys
+    int num_biased;
+    const uint64_t* trees;  // masks of the rows, or null; their forest begins at the place first_tree
+    int first_tree;
     uint8_t* scratch;  // attend_scratch_bytes
 
     int lines() const { return num_rows * queries_per_kv; }
+    int place(int row) const { return positions[row] - dropped; }
 };
 
-// The parts of keys that rows at [first_position, last_position] see. Functions here are static: units of instruction
+// The parts of keys that rows at the places [first, last] see. Functions here are static: units of instruction
 // sets call them, and no copy of theirs may become that of others.
 struct KeyParts {
     int first, stop;
 };
 
-static inline KeyParts key_parts(int first_position, int last_position, int window) {
-    return {window ? std::max(0, first_position - window + 1) / kKeyPart : 0, last_position / kKeyPart + 1};
+static inline KeyParts key_parts(int first, int last, int window) {
+    return {window ? std::max(0, first - window + 1) / kKeyPart : 0, last / kKeyPart + 1};
 }
 
 // Of the sums that lines have found in a part: values, maxima and totals.
 static inline int64_t part_bytes(int lines, int head_dim) { return (lines * (head_dim * 4LL + 8) + 63) / 64 * 64; }
 
-// The sums of all parts and of one, the queries as bfloat16, and the keys of a tile.
+// The sums of all parts and of one, the queries as bfloat16, and a tile: keys, values and their scales.
 static inline int64_t attend_scratch_bytes(int lines, int head_dim) {
-    return 2 * part_bytes(lines, head_dim) + (lines + kKeyTile) * head_dim * 2LL;
+    return 2 * part_bytes(lines, head_dim) + (lines + 2 * kKeyTile) * head_dim * 2LL + 2 * kKeyTile * 4LL;
 }
 
 }  // namespace dayzero

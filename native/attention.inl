@@ -30,10 +30,12 @@ void write_kv(const float* k, const float* v, const KVShape& shape, uint8_t* blo
 // 64 keys and their values, 16 by 16, as bfloat16; or of int8 codes: keys as bfloat16, values, and the scales of both.
 template <typename Value>
 struct Tile {
-    int first;  // position
+    int first;  // place
     const uint16_t* keys[4];
     const Value* values[4];
     const float *key_scales[4], *value_scales[4];
+    const float* biases[4];  // of the first num_biased keys
+    int num_biased;
 };
 
 template <typename Value>
@@ -93,6 +95,8 @@ void forget(const Sums& sums, int line, int head_dim) {
     sums.running[line] = {-std::numeric_limits<float>::infinity(), 0.0f};
 }
 
+inline uint32_t below(int count) { return count >= 32 ? ~0u : (1u << count) - 1; }
+
 // Scores of one line into the weights of values, exp(score - most), and what that does to its running sums. Keys outside
 // [lo, hi) get the weight 0; a line that sees none of the tile is left as it was.
 template <typename Value>
@@ -110,10 +114,19 @@ void soften(float* scores, const Tile<Value>& tile, int lo, int hi, float scale,
         const int at = t * kLanes;
         F factor = set1(scale);
         if constexpr (kHasScales<Value>) factor = mul(factor, load(tile.key_scales[at / kTile] + at % kTile));
-        s[t] = select(static_cast<uint32_t>(seen >> at), mul(load(scores + at), factor), least);
+        s[t] = mul(load(scores + at), factor);
+        if (tile.num_biased > at) {
+            const F bias = load(tile.biases[at / kTile] + at % kTile);
+            s[t] = add(s[t], select(below(tile.num_biased - at), bias, zero()));
+        }
+        s[t] = select(static_cast<uint32_t>(seen >> at), s[t], least);
         most = max(most, s[t]);
     }
     const float now = std::max(running.most, largest(most));
+    if (now == -std::numeric_limits<float>::infinity()) {  // biases leave nothing of what it has seen so far
+        for (int i = 0; i < kKeyTile; i += kLanes) store(scores + i, zero());
+        return;
+    }
     F total = zero();
     for (int t = 0; t < kVectors; ++t) {
         const int at = t * kLanes;
@@ -140,18 +153,17 @@ void meet(const Attend& call, const uint16_t* q, const Sums& sums, int first_lin
     const int head_dim = call.shape.head_dim, queries = call.queries_per_kv;
     alignas(64) float scores[Count * kKeyTile];
     score<Count>(q + first_line * head_dim, head_dim, tile.keys, scores);
-    int first_key = kKeyTile;
+    int first_key = kKeyTile, stop_key = 0;
     for (int i = 0; i < Count; ++i) {
-        const int position = call.first_position + (first_line + i) / queries;
-        const int lo = call.window ? std::max(0, position - call.window + 1 - tile.first) : 0;
-        const int hi = std::min(kKeyTile, position + 1 - tile.first);
+        const int place = call.place((first_line + i) / queries);
+        const int lo = call.window ? std::max(0, place - call.window + 1 - tile.first) : 0;
+        const int hi = std::min(kKeyTile, place + 1 - tile.first);
         soften(scores + i * kKeyTile, tile, std::min(lo, kKeyTile), hi, call.scale, sums.running[first_line + i],
                sums.values + (first_line + i) * head_dim, head_dim);
         first_key = std::min(first_key, lo);
+        stop_key = std::max(stop_key, hi);
     }
-    const int last = call.first_position + (first_line + Count - 1) / queries;
-    mix_all<Count>(scores, tile.values, head_dim, first_key, std::min(kKeyTile, last + 1 - tile.first),
-                   sums.values + first_line * head_dim);
+    mix_all<Count>(scores, tile.values, head_dim, first_key, stop_key, sums.values + first_line * head_dim);
 }
 
 // meet<count>, for a count from 1 to Most.
@@ -169,57 +181,156 @@ void widen(const int8_t* codes, int count, uint16_t* out) {
     for (int i = 0; i < count; i += kLanes) store_exact_bf16(out + i, load_int8(codes + i));
 }
 
-// `keys` has room for the keys of a tile.
-template <typename Value>
-Tile<Value> tile_at(const Attend& call, int first, int last, uint16_t* keys) {
-    const KVShape& shape = call.shape;
-    Tile<Value> tile{first, {}, {}, {}, {}};
-    for (int t = 0; t < 4; ++t) {
-        // Keys that nobody here sees yet may lie in blocks that the request does not have: any 16 that are there do.
-        const int position = std::min(first + t * kTile, last / kTile * kTile), offset = position % shape.block_size;
-        const uint8_t* block = call.pool + call.table[position / shape.block_size] * shape.block();
-        const uint8_t* stored = block + shape.key_tile(call.kv_head, offset);
-        tile.values[t] = reinterpret_cast<const Value*>(block + shape.value(call.kv_head, offset));
-        if constexpr (kHasScales<Value>) {
-            tile.keys[t] = keys + t * kTile * shape.head_dim;
-            widen(reinterpret_cast<const int8_t*>(stored), kTile * shape.head_dim, keys + t * kTile * shape.head_dim);
-            tile.key_scales[t] = reinterpret_cast<const float*>(block + shape.key_scale(call.kv_head, offset));
-            tile.value_scales[t] = reinterpret_cast<const float*>(block + shape.value_scale(call.kv_head, offset));
-        } else {
-            tile.keys[t] = reinterpret_cast<const uint16_t*>(stored);
-        }
+// One token's key among 16, to a column of others: pairs of features that are 16 pairs apart.
+void gather(const uint16_t* from, int head_dim, uint16_t* to) {
+    for (int i = 0; i < head_dim / 2; ++i) std::memcpy(to + i * 2 * kTile, from + i * 2 * kTile, 4);
+}
+void gather(const int8_t* from, int head_dim, uint16_t* to) {
+    for (int i = 0; i < head_dim; ++i) {
+        const float code = from[i / 2 * 2 * kTile + i % 2];
+        uint32_t bits;
+        std::memcpy(&bits, &code, 4);
+        to[i / 2 * 2 * kTile + i % 2] = static_cast<uint16_t>(bits >> 16);
     }
-    return tile;
+}
+
+// Where a place of a request lies in the pool.
+struct Slot {
+    const uint8_t* block;
+    int offset;
+
+    Slot(const Attend& call, int place)
+        : block(call.pool + call.table[place / call.shape.block_size] * call.shape.block()),
+          offset(place % call.shape.block_size) {}
+};
+
+const float* biases_at(const Attend& call, const Slot& slot) {
+    const int64_t block = (slot.block - call.pool) / call.shape.block();
+    return call.biases + (block * call.shape.num_kv_heads + call.kv_head) * call.shape.block_size + slot.offset;
 }
 
 // An item's scratch.
 struct Workplace {
     Sums whole, part;
     uint16_t *q, *keys;
+    uint8_t* values;
+    float *key_scales, *value_scales;
 
     explicit Workplace(const Attend& call)
         : whole(call.scratch, call.lines(), call.shape.head_dim),
           part(call.scratch + part_bytes(call.lines(), call.shape.head_dim), call.lines(), call.shape.head_dim),
           q(reinterpret_cast<uint16_t*>(call.scratch + 2 * part_bytes(call.lines(), call.shape.head_dim))),
-          keys(q + call.lines() * call.shape.head_dim) {}
+          keys(q + call.lines() * call.shape.head_dim),
+          values(reinterpret_cast<uint8_t*>(keys + kKeyTile * call.shape.head_dim)),
+          key_scales(reinterpret_cast<float*>(values + 2 * kKeyTile * call.shape.head_dim)),
+          value_scales(key_scales + kKeyTile) {}
 };
 
-// Lines [first_line, stop_line) over the keys of one part.
+// The keys at places [first, first + 64), where they lie one after the other.
+template <typename Value>
+Tile<Value> tile_at(const Attend& call, const Workplace& at, int first, int last) {
+    const KVShape& shape = call.shape;
+    Tile<Value> tile{first, {}, {}, {}, {}, {}, call.num_biased - first};
+    for (int t = 0; t < 4; ++t) {
+        // Keys that nobody here sees yet may lie in blocks that the request does not have: any 16 that are there do.
+        const Slot slot(call, std::min(first + t * kTile, last / kTile * kTile));
+        const uint8_t* stored = slot.block + shape.key_tile(call.kv_head, slot.offset);
+        tile.values[t] = reinterpret_cast<const Value*>(slot.block + shape.value(call.kv_head, slot.offset));
+        if constexpr (kHasScales<Value>) {
+            uint16_t* keys = at.keys + t * kTile * shape.head_dim;
+            widen(reinterpret_cast<const int8_t*>(stored), kTile * shape.head_dim, keys);
+            tile.keys[t] = keys;
+            tile.key_scales[t] = reinterpret_cast<const float*>(slot.block + shape.key_scale(call.kv_head, slot.offset));
+            tile.value_scales[t] = reinterpret_cast<const float*>(slot.block + shape.value_scale(call.kv_head, slot.offset));
+        } else {
+            tile.keys[t] = reinterpret_cast<const uint16_t*>(stored);
+        }
+        if (tile.num_biased > 0) tile.biases[t] = biases_at(call, slot);
+    }
+    return tile;
+}
+
+// The keys at places [first, first + 64) of a row of a forest: those before it, and its ancestors by their depth.
+template <typename Value>
+Tile<Value> branch_at(const Attend& call, const Workplace& at, int first, int row) {
+    const KVShape& shape = call.shape;
+    const int head_dim = shape.head_dim, stop = std::min(first + kKeyTile, call.place(row) + 1);
+    Tile<Value> tile{first, {}, {}, {}, {}, {}, call.num_biased - first};
+    auto* values = reinterpret_cast<Value*>(at.values);
+    for (int t = 0; t < 4; ++t) {
+        tile.keys[t] = at.keys + t * kTile * head_dim;
+        tile.values[t] = values + t * kTile * head_dim;
+        tile.key_scales[t] = at.key_scales + t * kTile;
+        tile.value_scales[t] = at.value_scales + t * kTile;
+        const int home = first + t * kTile;
+        if (tile.num_biased > t * kTile) tile.biases[t] = biases_at(call, Slot(call, home));
+    }
+    uint64_t ancestors = call.trees[row];
+    for (int depth = call.first_tree; depth < first; ++depth) ancestors &= ancestors - 1;
+    for (int place = first; place < stop; ++place) {
+        int stored = place;
+        if (place >= call.first_tree) {
+            stored = call.first_tree + __builtin_ctzll(ancestors);
+            ancestors &= ancestors - 1;
+        }
+        const Slot slot(call, stored);
+        const int key = place - first, column = key % kTile, token = slot.offset % kTile;
+        const uint8_t* keys = slot.block + shape.key_tile(call.kv_head, slot.offset - token);
+        gather(reinterpret_cast<const Value*>(keys) + 2 * token, head_dim, at.keys + key / kTile * kTile * head_dim + 2 * column);
+        std::memcpy(values + key * head_dim, slot.block + shape.value(call.kv_head, slot.offset), sizeof(Value) * head_dim);
+        if constexpr (kHasScales<Value>) {
+            std::memcpy(at.key_scales + key, slot.block + shape.key_scale(call.kv_head, slot.offset), sizeof(float));
+            std::memcpy(at.value_scales + key, slot.block + shape.value_scale(call.kv_head, slot.offset), sizeof(float));
+        }
+    }
+    return tile;
+}
+
+// Lines [first_line, stop_line) against a tile, so many of them together as registers hold.
+template <typename Value>
+void meet_tile(const Attend& call, const Workplace& at, const Sums& sums, int first_line, int stop_line,
+               const Tile<Value>& tile) {
+    for (int line = first_line; line < stop_line;) {
+        const int count = std::min(stop_line - line, kMaxLines);
+        const bool seen = call.trees || call.place((line + count - 1) / call.queries_per_kv) >= tile.first;
+        if (seen) meet_up_to<kMaxLines>(count, call, at.q, sums, line, tile);
+        line += count;
+    }
+}
+
+// The lowest and the highest place of lines [first_line, stop_line).
+struct Places {
+    int first, last;
+
+    Places(const Attend& call, int first_line, int stop_line) {
+        const int first_row = first_line / call.queries_per_kv, last_row = (stop_line - 1) / call.queries_per_kv;
+        first = call.place(first_row);
+        last = call.place(last_row);
+        if (!call.trees) return;
+        for (int row = first_row; row <= last_row; ++row) {
+            first = std::min(first, call.place(row));
+            last = std::max(last, call.place(row));
+        }
+    }
+};
+
+// Lines [first_line, stop_line) over the keys of one part. Tiles that reach into a forest are each row's own.
 template <typename Value>
 void meet_part_of(const Attend& call, const Workplace& at, const Sums& sums, int first_line, int stop_line, int part) {
     const int queries = call.queries_per_kv;
-    const int first = call.first_position + first_line / queries;
-    const int last = call.first_position + (stop_line - 1) / queries;
+    const Places places(call, first_line, stop_line);
     for (int line = first_line; line < stop_line; ++line) forget(sums, line, call.shape.head_dim);
-    const int seen_from = call.window ? std::max(0, first - call.window + 1) / kKeyTile * kKeyTile : 0;
-    const int stop = std::min(last + 1, (part + 1) * kKeyPart);
+    const int seen_from = call.window ? std::max(0, places.first - call.window + 1) / kKeyTile * kKeyTile : 0;
+    const int stop = std::min(places.last + 1, (part + 1) * kKeyPart);
     for (int key = std::max(seen_from, part * kKeyPart); key < stop; key += kKeyTile) {
-        const Tile<Value> tile = tile_at<Value>(call, key, last, at.keys);
-        for (int line = first_line; line < stop_line;) {
-            const int count = std::min(stop_line - line, kMaxLines);
-            const bool seen = call.first_position + (line + count - 1) / queries >= key;
-            if (seen) meet_up_to<kMaxLines>(count, call, at.q, sums, line, tile);
-            line += count;
+        if (!call.trees || key + kKeyTile <= call.first_tree) {
+            meet_tile(call, at, sums, first_line, stop_line, tile_at<Value>(call, at, key, places.last));
+            continue;
+        }
+        for (int row = first_line / queries; row * queries < stop_line; ++row) {
+            if (call.place(row) < key) continue;
+            const int first = std::max(first_line, row * queries), last = std::min(stop_line, (row + 1) * queries);
+            meet_tile(call, at, sums, first, last, branch_at<Value>(call, at, key, row));
         }
     }
 }
@@ -265,9 +376,8 @@ void pack_queries(const Attend& call, uint16_t* q) {
 
 // Lines [first_line, stop_line) over all that any of them sees.
 void meet_all(const Attend& call, const Workplace& at, int first_line, int stop_line) {
-    const int queries = call.queries_per_kv;
-    const KeyParts parts = key_parts(call.first_position + first_line / queries,
-                                     call.first_position + (stop_line - 1) / queries, call.window);
+    const Places places(call, first_line, stop_line);
+    const KeyParts parts = key_parts(places.first, places.last, call.window);
     meet_part(call, at, at.whole, first_line, stop_line, parts.first);
     for (int part = parts.first + 1; part < parts.stop; ++part) {
         meet_part(call, at, at.part, first_line, stop_line, part);

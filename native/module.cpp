@@ -171,7 +171,12 @@ NB_MODULE(_native, m) {
             },
             "qkv"_a, "q_norm"_a, "k_norm"_a, "eps"_a, "cos"_a, "signed_sin"_a, "num_positions"_a, "num_heads"_a,
             "pool"_a)
-        .def("attention", &add_attention, "qkv"_a, "out"_a, "scale"_a, "window"_a, "num_heads"_a, "pool"_a);
+        .def(
+            "attention",
+            [](Program& p, int qkv, int out, float scale, int window, int num_heads, const KVPool& pool, uintptr_t biases) {
+                add_attention(p, qkv, out, scale, window, num_heads, pool, at<float>(biases));
+            },
+            "qkv"_a, "out"_a, "scale"_a, "window"_a, "num_heads"_a, "pool"_a, "biases"_a);
 
     m.attr("NOT_FINITE") = kNotFinite;
     m.attr("DOUBTFUL") = kDoubtful;

@@ -260,7 +260,8 @@ class RopeAndWriteKV final : public Op {
             if (weight) isa_.rms_norm(x, weight, norms_.eps, head_dim, x);
             isa_.rope(x, cos, signed_sin, head_dim);
         }
-        const int64_t slot = step.groups[pool_.group].slot(step.requests[r], position);
+        const BlockTables& group = step.groups[pool_.group];
+        const int64_t slot = group.slot(step.requests[r], step.own_place(group, r));
         isa_.write_kv(k, k + num_kv_heads * head_dim, pool_.shape, pool_.block(slot / block_size),
                       static_cast<int>(slot % block_size));
     }
@@ -275,9 +276,10 @@ class RopeAndWriteKV final : public Op {
 
 class Attention final : public Op {
   public:
-    Attention(Program& p, int qkv, int out, float scale, int window, int num_heads, const KVPool& pool)
+    Attention(Program& p, int qkv, int out, float scale, int window, int num_heads, const KVPool& pool,
+              const float* biases)
         : isa_(p.isa()), num_threads_(p.num_threads()), qkv_(p.buffer(qkv)), out_(p.buffer(out)), scale_(scale),
-          window_(window), queries_(num_heads / pool.shape.num_kv_heads), pool_(pool) {}
+          window_(window), queries_(num_heads / pool.shape.num_kv_heads), pool_(pool), biases_(biases) {}
 
     int64_t scratch_bytes(const Step&) const override {
         return attend_scratch_bytes(kRows * queries_, pool_.shape.head_dim);
@@ -286,16 +288,16 @@ class Attention final : public Op {
     void prepare(const Step& step) override {
         check_blocks(step, pool_);
         items_.clear();
-        int most_parts = 1;
         for (int request = 0; request < step.num_requests; ++request) {
-            const int stop = step.query_starts[request + 1];
-            for (int row = step.query_starts[request]; row < stop; row += kRows) {
-                const int num_rows = std::min(kRows, stop - row), first = step.positions[row];
-                const KeyParts parts = key_parts(first, first + num_rows - 1, window_);
-                items_.push_back({request, row, num_rows, parts});
-                most_parts = std::max(most_parts, parts.stop - parts.first);
+            if (!biases_ && step.num_tokens && step.groups[pool_.group].num_biased(request)) {
+                throw std::invalid_argument("a step biases keys of a layer that has no biases");
             }
+            const int stop = step.query_starts[request + 1], first_tree = stop - step.num_tree_rows(request);
+            add_items(step, request, step.query_starts[request], first_tree);
+            add_items(step, request, first_tree, stop);
         }
+        int most_parts = 1;
+        for (const Item& item : items_) most_parts = std::max(most_parts, item.parts.stop - item.parts.first);
         const int num_kv_heads = pool_.shape.num_kv_heads;
         is_split_ = num_threads_ > 1 && most_parts > 1 &&
                     static_cast<int>(items_.size()) * num_kv_heads < kShares * num_threads_;
@@ -332,6 +334,15 @@ class Attention final : public Op {
         int item, kv_head, part;
         int64_t found;  // bytes before what the first part of the item and head finds
     };
+
+    void add_items(const Step& step, int request, int row, int stop) {
+        for (; row < stop; row += kRows) {
+            const int num_rows = std::min(kRows, stop - row), dropped = step.groups[pool_.group].num_dropped(request);
+            const auto rows = std::span(step.positions).subspan(row, num_rows);
+            const auto [first, last] = std::minmax_element(rows.begin(), rows.end());
+            items_.push_back({request, row, num_rows, key_parts(*first - dropped, *last - dropped, window_)});
+        }
+    }
 
     void split() {
         pieces_.clear();
@@ -370,13 +381,16 @@ class Attention final : public Op {
     Attend call(const Step& step, const Worker& worker, const Item& item, int kv_head) const {
         const int64_t head = static_cast<int64_t>(kv_head) * queries_ * pool_.shape.head_dim;
         const BlockTables& group = step.groups[pool_.group];
+        const int first_tree = step.query_starts[item.request + 1] - step.num_tree_rows(item.request);
+        const bool is_tree = item.row >= first_tree;
         // q lies in a wider row than out: the inner loop is told where each begins.
         return {.q = qkv_.row(item.row) + head,
                 .q_stride = qkv_.width,
                 .out = out_.row(item.row) + head,
                 .out_stride = out_.width,
                 .num_rows = item.num_rows,
-                .first_position = step.positions[item.row],
+                .positions = step.positions.data() + item.row,
+                .dropped = group.num_dropped(item.request),
                 .queries_per_kv = queries_,
                 .scale = scale_,
                 .window = window_,
@@ -384,6 +398,10 @@ class Attention final : public Op {
                 .table = group.tables + static_cast<int64_t>(item.request) * group.stride,
                 .shape = pool_.shape,
                 .kv_head = kv_head,
+                .biases = biases_,
+                .num_biased = group.num_biased(item.request),
+                .trees = is_tree ? step.trees.data() + item.row : nullptr,
+                .first_tree = is_tree ? step.own_place(group, first_tree) : 0,
                 .scratch = worker.scratch};
     }
 
@@ -393,6 +411,7 @@ class Attention final : public Op {
     float scale_;
     int window_, queries_;
     KVPool pool_;
+    const float* biases_;
     std::vector<Item> items_;
     bool is_split_ = false;
     std::vector<Piece> pieces_;
@@ -432,8 +451,9 @@ void add_rope_and_write_kv(Program& p, int qkv, const HeadNorms& norms, const fl
     p.add(std::make_unique<RopeAndWriteKV>(p, qkv, norms, cos, signed_sin, num_positions, num_heads, pool));
 }
 
-void add_attention(Program& p, int qkv, int out, float scale, int window, int num_heads, const KVPool& pool) {
-    p.add(std::make_unique<Attention>(p, qkv, out, scale, window, num_heads, pool));
+void add_attention(Program& p, int qkv, int out, float scale, int window, int num_heads, const KVPool& pool,
+                   const float* biases) {
+    p.add(std::make_unique<Attention>(p, qkv, out, scale, window, num_heads, pool, biases));
 }
 
 }  // namespace dayzero

@@ -36,6 +36,8 @@ struct KVPool {
 // Norms and rotates Q and K of every token, stores K and V, leaves Q in place. cos, signed_sin: [positions, D].
 void add_rope_and_write_kv(Program&, int qkv, const HeadNorms& norms, const float* cos, const float* signed_sin,
                            int num_positions, int num_heads, const KVPool& pool);
-void add_attention(Program&, int qkv, int out, float scale, int window, int num_heads, const KVPool& pool);
+// biases: [blocks][G][S], a bias for each key of the pool; or null.
+void add_attention(Program&, int qkv, int out, float scale, int window, int num_heads, const KVPool& pool,
+                   const float* biases);
 
 }  // namespace dayzero

@@ -1,4 +1,5 @@
-// Requests that grow by chunks in one pool of blocks: K and V are stored and attended to, against float64.
+// Requests that grow by chunks in one pool of blocks, and end in a forest of drafts: K and V are stored and attended to,
+// against float64.
 
 #include <algorithm>
 
@@ -40,29 +41,48 @@ std::vector<float> as_stored(const Shape& shape, std::vector<float> row) {
     return row;
 }
 
-void check_row(const Shape& shape, const History& history, int position, const float* out, float scale) {
-    const int D = shape.head_dim, queries = shape.num_heads / shape.num_kv_heads;
-    const int start = shape.window ? std::max(0, position - shape.window + 1) : 0;
+// A row against the keys that it sees, its own the last.
+void check_row(const Shape& shape, const History& history, std::vector<int> keys, const float* out, float scale) {
+    const int D = shape.head_dim, queries = shape.num_heads / shape.num_kv_heads, own = keys.back();
+    if (shape.window && static_cast<int>(keys.size()) > shape.window) keys.erase(keys.begin(), keys.end() - shape.window);
     for (int head = 0; head < shape.num_heads; ++head) {
         const int k = shape.num_heads + head / queries, v = k + shape.num_kv_heads;
         std::vector<double> weights;
         double total = 0;
-        for (int key = start; key <= position; ++key) {
+        for (const int key : keys) {
             double score = 0;
             for (int d = 0; d < D; ++d) {
-                score += number_of(history, position, head, d, D) * number_of(history, key, k, d, D);
+                score += number_of(history, own, head, d, D) * number_of(history, key, k, d, D);
             }
             weights.push_back(std::exp(score * scale));
             total += weights.back();
         }
         for (int d = 0; d < D; ++d) {
             double mixed = 0;
-            for (int key = start; key <= position; ++key) {
-                mixed += weights[static_cast<size_t>(key - start)] * number_of(history, key, v, d, D);
-            }
+            for (size_t i = 0; i < keys.size(); ++i) mixed += weights[i] * number_of(history, keys[i], v, d, D);
             CHECK(std::fabs(out[head * D + d] - mixed / total) <= 1e-5);
         }
     }
+}
+
+// Masks of a random forest.
+std::vector<uint64_t> forest_of(int rows, Random& random) {
+    std::vector<uint64_t> masks;
+    for (int i = 0; i < rows; ++i) {
+        const int parent = random.between(std::max(-1, i - 5), i - 1);
+        masks.push_back((parent < 0 ? 0 : masks[static_cast<size_t>(parent)]) | 1ull << i);
+    }
+    return masks;
+}
+
+// The keys of a row whose own key lies at `place`, the forest of its step beginning at `first_tree`.
+std::vector<int> keys_of(int place, int first_tree, const std::vector<uint64_t>& forest) {
+    std::vector<int> keys;
+    for (int key = 0; key <= place; ++key) {
+        const bool is_draft = place >= first_tree && key >= first_tree;
+        if (!is_draft || forest[static_cast<size_t>(place - first_tree)] >> (key - first_tree) & 1) keys.push_back(key);
+    }
+    return keys;
 }
 
 // Up to 150 tokens a request; or one, whose first chunk has more keys than a part.
@@ -82,7 +102,7 @@ void check_growth(const Isa& isa, ThreadPool& pool, const Shape& shape, bool is_
     const int qkv = program.add_buffer(shape.width()), out = program.add_buffer(shape.num_heads * shape.head_dim);
     const KVPool blocks{reinterpret_cast<uint8_t*>(kv.data()), num_requests * blocks_each, shape.kv(), 0};
     add_rope_and_write_kv(program, qkv, {}, cos.data(), sin.data(), most_tokens, shape.num_heads, blocks);
-    add_attention(program, qkv, out, scale, shape.window, shape.num_heads, blocks);
+    add_attention(program, qkv, out, scale, shape.window, shape.num_heads, blocks, nullptr);
 
     std::vector<History> histories(static_cast<size_t>(num_requests));
     for (int s = 0; s < kSteps; ++s) {
@@ -99,7 +119,21 @@ void check_growth(const Isa& isa, ThreadPool& pool, const Shape& shape, bool is_
             requests.push_back({done, count, history.table});
             rows += count;
         }
-        const auto step = flat_step(requests, std::vector<int32_t>(static_cast<size_t>(rows)), {}, shape.block_size);
+        auto step = flat_step(requests, std::vector<int32_t>(static_cast<size_t>(rows)), {}, shape.block_size);
+        std::vector<std::vector<uint64_t>> forests(requests.size());
+        if (s + 1 == kSteps) {
+            step.push_back(static_cast<int32_t>(Section::kTrees));
+            for (size_t r = 0; r < requests.size(); ++r) {
+                forests[r] = forest_of(random.between(0, std::min(requests[r].rows, kMostTreeRows)), random);
+                step.push_back(static_cast<int32_t>(forests[r].size()));
+            }
+            for (const auto& forest : forests) {
+                for (const uint64_t mask : forest) {
+                    step.insert(step.end(), {static_cast<int32_t>(mask), static_cast<int32_t>(mask >> 32)});
+                }
+            }
+            step.shrink_to_fit();
+        }
         program.read(step.data(), static_cast<int64_t>(step.size()));
         fill(program.buffer(qkv), rows, random);
         int row = 0;
@@ -114,7 +148,9 @@ void check_growth(const Isa& isa, ThreadPool& pool, const Shape& shape, bool is_
         for (size_t r = 0; r < requests.size(); ++r) {
             for (int i = 0; i < requests[r].rows; ++i, ++row) {
                 if (i % (is_long ? 101 : 5) && i + 1 < requests[r].rows) continue;
-                check_row(shape, histories[r], requests[r].first_position + i, program.buffer(out).row(row), scale);
+                const int place = requests[r].first_position + i, end = requests[r].first_position + requests[r].rows;
+                const auto keys = keys_of(place, end - static_cast<int>(forests[r].size()), forests[r]);
+                check_row(shape, histories[r], keys, program.buffer(out).row(row), scale);
             }
         }
     }

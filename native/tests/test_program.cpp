@@ -64,7 +64,7 @@ struct Recorded {
         const KVPool blocks{reinterpret_cast<uint8_t*>(kv.data()), kBlocks, kShape, 0};
         add_rope_and_write_kv(p, qkv, {model.norm.data(), model.norm.data(), 1e-5f}, model.cos.data(), model.sin.data(),
                               kContext, kHeads, blocks);
-        add_attention(p, qkv, mixed, 0.25f, 20, kHeads, blocks);
+        add_attention(p, qkv, mixed, 0.25f, 20, kHeads, blocks, nullptr);
         add_linear(p, mixed, *model.out, nullptr, y, 0, Rows::kTokens);
         add_add_rms_norm(p, x, y, model.norm.data(), 1e-5f, sum, normed, Rows::kTokens);
         add_linear(p, normed, *model.gate_up, nullptr, gate_up, 0, Rows::kTokens);

@@ -24,6 +24,20 @@ void test_step(int rounds) {
             samples.push_back(random.between(0, static_cast<int>(tokens.size()) - 1));
         }
         std::vector<int32_t> flat = flat_step(requests, tokens, samples, 16);
+        if (random.chance()) {  // sections, of which trees may have one row at most
+            const int32_t groups = flat[4];
+            for (int section = 1; section <= 3; ++section) {
+                if (random.chance()) continue;
+                flat.push_back(section);
+                const int count = section == 3 ? static_cast<int>(requests.size()) : groups * static_cast<int>(requests.size());
+                int tree_rows = 0;
+                for (int i = 0; i < count; ++i) {
+                    flat.push_back(random.one_of<int32_t>({0, 0, 0, 1}));
+                    tree_rows += flat.back();
+                }
+                for (int i = 0; section == 3 && i < tree_rows; ++i) flat.insert(flat.end(), {1, 0});
+            }
+        }
         const int changes = random.between(0, 3);
         for (int i = 0; i < changes; ++i) {
             flat[static_cast<size_t>(random.between(0, static_cast<int>(flat.size()) - 1))] =
@@ -42,10 +56,11 @@ void test_step(int rounds) {
         }
         CHECK(static_cast<int>(step.tokens.size()) == step.num_tokens);
         for (const int row : step.sample_at) CHECK(row >= 0 && row < step.num_tokens);
+        CHECK(step.trees.empty() || static_cast<int>(step.trees.size()) == step.num_tokens);
         for (int row = 0; row < step.num_tokens; ++row) {
             CHECK(step.positions[row] >= 0);
             for (const BlockTables& group : step.groups) {
-                CHECK(group.slot(step.requests[row], step.positions[row]) >= 0);
+                CHECK(group.slot(step.requests[row], step.own_place(group, row)) >= 0);
             }
         }
     }

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dayzero.kernels.attention import KV_ALIGN, bucket, segments
+from dayzero.kernels.attention import KV_ALIGN, bucket, keys_seen, segments
 
 windows = st.none() | st.integers(1, 2000)
 requests = st.lists(st.tuples(st.integers(0, 5000), st.integers(0, 700)), max_size=6)  # first position, rows
@@ -67,3 +67,33 @@ def test_the_bucket_of_a_position_is_the_same_for_any_chunking(first, chunks, wi
         for segment in segments([0, chunk], [position], window):
             assert all(whole[segment.position + i] == segment.bucket for i in range(segment.length))
         position += chunk
+
+
+@given(st.integers(0, 90), st.integers(0, 70), st.none() | st.integers(1, 90))
+def test_a_row_sees_the_keys_before_it_and_its_own(place, rows, window):
+    seen = keys_seen(place, rows, window)
+    assert len(seen) == rows
+    for own, keys in enumerate(seen, place):
+        assert keys == [key for key in range(own + 1) if window is None or own - key < window]
+
+
+@st.composite
+def forests(draw):
+    """The parent of each row, -1 for a root."""
+    return [draw(st.integers(-1, i - 1)) for i in range(draw(st.integers(0, 64)))]
+
+
+@given(st.integers(0, 90), st.integers(0, 5), forests(), st.none() | st.integers(1, 90))
+@settings(derandomize=True, max_examples=200)
+def test_a_row_of_a_forest_sees_what_is_before_the_forest_and_then_its_ancestors(place, before, parents, window):
+    masks = []
+    for i, parent in enumerate(parents):
+        masks.append((masks[parent] if parent >= 0 else 0) | 1 << i)
+    seen = keys_seen(place, before + len(parents), window, masks)
+    for i in range(len(parents)):
+        path, at = [], i
+        while at >= 0:
+            path.insert(0, place + before + at)
+            at = parents[at]
+        whole = [*range(place + before), *path]
+        assert seen[before + i] == whole[-(window or len(whole)) :]

@@ -71,3 +71,16 @@ def segments(query_starts: Sequence[int], first_positions: Sequence[int], window
             yield Segment(request, row, position, length, home)
             row += length
             position += length
+
+
+def keys_seen(place: int, rows: int, window: int | None = None, tree: Sequence[int] = ()) -> list[list[int]]:
+    """The places of the keys that each row of a request sees, in the order in which they count (native/step.hpp).
+
+    place   where the first row's own key lies: so many keys are before it
+    window  a row sees the last so many, its own included; None: all
+    tree    of the last rows, which of these rows each sees: its ancestors and itself, as bits
+    """
+    first_tree = place + rows - len(tree)
+    chains = [range(own + 1) for own in range(place, first_tree)]
+    branches = [[*range(first_tree), *(first_tree + i for i in range(len(tree)) if mask >> i & 1)] for mask in tree]
+    return [list(keys if window is None else keys[-window:]) for keys in (*chains, *branches)]

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from dayzero.kernels.attention import keys_seen
 from dayzero.kernels.kv_format import decode, encode, head_dim_of
 
 
@@ -109,18 +110,33 @@ def paged_attention(
     first_positions  position of each request's first row
     window           a token reads the last `window` positions, its own included; None: all
     """
-    num_heads, head_dim = q_THD.shape[1:]
-    queries_per_kv = num_heads // kv_BS2GX.shape[3]
     block_size = kv_BS2GX.shape[1]
-    scale = 1 / math.sqrt(head_dim) if scale is None else scale
     rows = []
     for request, table in enumerate(block_tables):
-        for row in range(query_starts[request], query_starts[request + 1]):
-            position = first_positions[request] + row - query_starts[request]
-            start = 0 if window is None else max(0, position - window + 1)
-            slots = [table[p // block_size] * block_size + p % block_size for p in range(start, position + 1)]
-            k_LGD, v_LGD = decode(kv_BS2GX.flatten(0, 1)[slots]).unbind(1)
-            k_LHD, v_LHD = (x.repeat_interleave(queries_per_kv, dim=1) for x in (k_LGD, v_LGD))
-            weights_HL = torch.einsum("hd,lhd->hl", q_THD[row].float() * scale, k_LHD).softmax(-1)
-            rows.append(torch.einsum("hl,lhd->hd", weights_HL, v_LHD))
-    return torch.stack(rows).to(q_THD.dtype) if rows else q_THD.clone()
+        start, stop = query_starts[request], query_starts[request + 1]
+        for row, keys in enumerate(keys_seen(first_positions[request], stop - start, window), start):
+            slots = [table[place // block_size] * block_size + place % block_size for place in keys]
+            rows.append(attend_row(q_THD[row], kv_BS2GX, slots, scale))
+    return torch.stack(rows) if rows else q_THD.clone()
+
+
+def attend_row(
+    q_HD: Tensor,
+    kv_BS2GX: Tensor,
+    slots: Sequence[int],
+    scale: float | None = None,
+    biases_BGS: Tensor | None = None,
+) -> Tensor:
+    """[H, D]: attention of one token over the keys in these slots.
+
+    biases  are added to the scaled scores of their keys; None: 0
+    """
+    H, D = q_HD.shape
+    G = kv_BS2GX.shape[3]
+    scale = 1 / math.sqrt(D) if scale is None else scale
+    k_LGD, v_LGD = decode(kv_BS2GX.flatten(0, 1)[slots]).unbind(1)
+    k_LHD, v_LHD = (x.repeat_interleave(H // G, dim=1) for x in (k_LGD, v_LGD))
+    scores_HL = torch.einsum("hd,lhd->hl", q_HD.float() * scale, k_LHD)
+    if biases_BGS is not None:
+        scores_HL = scores_HL + biases_BGS.transpose(1, 2).flatten(0, 1)[slots].T.repeat_interleave(H // G, dim=0)
+    return torch.einsum("hl,lhd->hd", scores_HL.softmax(-1), v_LHD).to(q_HD.dtype)

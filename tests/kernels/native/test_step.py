@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from dayzero.kernels.attention import HeadLayout
-from dayzero.kernels.native.backend import flat_step
+from dayzero.kernels.native.backend import Sections, flat_step
 from dayzero.kernels.native.program import NativeProgram
 from dayzero.kernels.native.recorder import SAMPLE_AT, TOKENS, GroupOf, Plan, Symbol, Tape
 from tests.kernels.native.replay import Flat, Machine, draw, same_bits
@@ -107,6 +107,75 @@ def test_a_bad_step_is_refused(model: SmallModel, what: str) -> None:
         model.run(step)
     assert torch.equal(model.pool, pool)
     assert same_bits(model.run(good_step()), expected)  # and does no harm to the next
+
+
+FOREST = [1, 3, 5, 13]  # a root, two children, and a child of the second
+BAD_SECTIONS = {
+    "a key before the first": Sections(dropped=[[21, 0]]),
+    "less than no keys": Sections(dropped=[[0, -1]]),
+    "dropped keys of too few requests": Sections(dropped=[[1]]),
+    "a bias of a key of the step": Sections(biased=[[21, 0]]),
+    "a bias of a dropped key": Sections(dropped=[[15, 0]], biased=[[6, 0]]),
+    "less than no biases": Sections(biased=[[0, -1]]),
+    "biases of a layer that has none": Sections(biased=[[3, 0]]),
+    "a tree larger than its request": Sections(trees=[FOREST, []]),
+    "a tree of the next request": Sections(trees=[[], [1, 3, 7]]),
+    "a row that does not see itself": Sections(trees=[[1, 1], []]),
+    "a row that sees a later one": Sections(trees=[[3, 3], []]),
+    "a row that sees what its parent does not": Sections(trees=[[1, 2, 7], []]),
+    "a row that does not see what its parent does": Sections(trees=[[1, 3, 6], []]),
+    "a row that sees nothing": Sections(trees=[[0], []]),
+    "masks of fewer rows than it says": Sections(trees=[[1, 3, 7]]),
+    "trees of too many requests": Sections(trees=[[1], [], []]),
+}
+
+
+@pytest.mark.parametrize("what", BAD_SECTIONS)
+def test_a_bad_section_is_refused(model: SmallModel, what: str) -> None:
+    step = good_step()
+    expected = model.run(step)
+    with pytest.raises(ValueError, match=r"step|key|tree|bias"):
+        model.run(np.append(step, np.array(BAD_SECTIONS[what].flat(), dtype=np.int32)))
+    assert same_bits(model.run(step), expected)
+
+
+def test_sections_are_read_in_order_and_once(model: SmallModel) -> None:
+    dropped, trees = Sections(dropped=[[3, 0]]).flat(), Sections(trees=[[1], []]).flat()
+    for good in ([], dropped, trees, dropped + trees):
+        model.run(np.append(good_step(), np.array(good, dtype=np.int32)))
+    for bad in (trees + dropped, dropped + dropped, [4, 0, 0], [0], [-1], dropped[:-1]):
+        with pytest.raises(ValueError, match=r"longer|shorter"):
+            model.run(np.append(good_step(), np.array(bad, dtype=np.int32)))
+
+
+def test_a_tree_has_64_rows_at_most(model: SmallModel) -> None:
+    masks = [(1 << i + 1) - 1 for i in range(64)]
+    tables = [[[1, 2, 3, 4, 5]]]
+    for rows in (64, 65):
+        step = flat_step([1] * rows, [rows - 1], [0, rows], [0], tables, 16, Sections(trees=[masks[:64]]))
+        if rows == 65:
+            step[-2 * 64 - 1] = 65
+            with pytest.raises(ValueError, match="64 rows"):
+                model.program.read(np.append(step, np.array([-1, 1], dtype=np.int32)))
+        else:
+            assert model.run(step).isfinite().all()
+
+
+def test_random_numbers_in_place_of_sections_are_refused_or_run(model: SmallModel) -> None:
+    choose = random.Random(0)
+    sections = Sections(dropped=[[4, 0]], biased=[[0, 0]], trees=[[1, 3, 5], [1, 3]])
+    step = np.append(good_step(), np.array(sections.flat(), dtype=np.int32))
+    assert model.run(step).isfinite().all()
+    num_refused = 0
+    for _ in range(2000):
+        bad = step.copy()
+        for at in choose.sample(range(len(good_step()), len(step)), choose.randint(1, 2)):
+            bad[at] = choose.choice([choose.randint(-2, 8), 64, 2**16, INT_MAX, -INT_MAX - 1])
+        try:
+            model.run(bad)
+        except ValueError:
+            num_refused += 1
+    assert 1000 < num_refused < 2000
 
 
 def test_a_position_beyond_the_rotary_tables_is_refused(model: SmallModel) -> None:

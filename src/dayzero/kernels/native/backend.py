@@ -1,5 +1,6 @@
 """Native kernels as a choice: for which models and machines, and what they need while weights are loaded."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
@@ -135,6 +136,33 @@ def _address(tensor: Tensor | None) -> int:
     return tensor.data_ptr()
 
 
+@dataclass(frozen=True, slots=True)
+class Sections:
+    """What native/step.hpp lets a step have beside its rows; None: absent.
+
+    dropped, biased  for each cache group, of each request
+    trees            of each request, the masks of its last rows
+    """
+
+    dropped: Sequence[Sequence[int]] | None = None
+    biased: Sequence[Sequence[int]] | None = None
+    trees: Sequence[Sequence[int]] | None = None
+
+    def flat(self) -> list[int]:
+        """Each behind its number."""
+        flat: list[int] = []
+        for number, of_groups in ((1, self.dropped), (2, self.biased)):
+            if of_groups is not None:
+                flat += [number, *itertools.chain(*of_groups)]
+        if self.trees is not None:
+            masks = np.array([*itertools.chain(*self.trees)], dtype="<u8")
+            flat += [3, *map(len, self.trees), *masks.view("<i4").tolist()]
+        return flat
+
+
+NO_SECTIONS = Sections()
+
+
 def flat_step(
     tokens: Sequence[int],
     sample_at: Sequence[int],
@@ -142,6 +170,7 @@ def flat_step(
     first_positions: Sequence[int],
     block_tables: Sequence[Sequence[Sequence[int]]],
     block_size: int,
+    sections: Sections = NO_SECTIONS,
 ) -> "np.ndarray[Any, np.dtype[np.int32]]":
     """A step as native/step.hpp reads it; block_tables: one for each request of each cache group."""
     strides = [max(map(len, tables), default=0) for tables in block_tables]
@@ -154,4 +183,5 @@ def flat_step(
         for table in tables:
             flat += table
             flat += [0] * (stride - len(table))
+    flat += sections.flat()
     return np.array(flat, dtype=np.int32)

@@ -100,6 +100,14 @@ class NativeProgram:
             address, num_blocks, formats[kv.dtype], block_size, num_kv_heads, head_dim_of(kv), group
         )
 
+    def _biases(self, biases_BGS: Tensor | None, kv: Tensor) -> int:
+        """The address of a layer's biases, which must be the very memory too; 0 for none."""
+        if biases_BGS is not None:
+            assert biases_BGS.dtype is torch.float32, biases_BGS.dtype
+            assert biases_BGS.shape == (kv.shape[0], kv.shape[3], kv.shape[1]), biases_BGS.shape
+            assert biases_BGS.is_contiguous()
+        return self._address(biases_BGS, torch.float32)
+
     def _rows(self, at: Instruction) -> Any:
         return self._native.Rows.TOKENS if at.rows == "tokens" else self._native.Rows.SAMPLES
 
@@ -164,6 +172,7 @@ class NativeProgram:
             plan.window or 0,
             self._widths[at.outputs[0]] // head_dim,
             self._pool(kv, plan.group),
+            self._biases(at.fixed["biases"], kv),
         )
 
 

@@ -115,10 +115,12 @@ class Tape:
             "rope_and_write_kv", (qkv,), qkv.width, "tokens", norms=norms, rotary=rotary, kv=kv_BS2GX, group=slots.index
         )
 
-    def paged_attention(self, q: Symbol, kv_BS2GX: Tensor, plan: Plan, scale: float | None = None) -> Symbol:
+    def paged_attention(
+        self, q: Symbol, kv_BS2GX: Tensor, plan: Plan, scale: float | None = None, biases_BGS: Tensor | None = None
+    ) -> Symbol:
         """q keeps the width of the projection: K and V ride along, stored already."""
         width = q.width - 2 * kv_BS2GX.shape[3] * head_dim_of(kv_BS2GX)
-        return self.write("attention", (q,), width, "tokens", kv=kv_BS2GX, plan=plan, scale=scale)
+        return self.write("attention", (q,), width, "tokens", kv=kv_BS2GX, plan=plan, scale=scale, biases=biases_BGS)
 
     def silu_mul(self, gate_up: Symbol) -> Symbol:
         return self.write("gated", (gate_up,), gate_up.width // 2, gate_up.rows, gelu=False)
