@@ -27,8 +27,9 @@ enum class Format {
     kQ5K,            // 5 bits, likewise: GGUF Q5_K
     kQ6K,            // 6 bits, a scale by 16 in two levels, codes around 32: GGUF Q6_K
     kNvfp4,          // e2m1, an e4m3 scale by 16, one scale for all: exact in bfloat16
+    kMxfp4,          // e2m1, a power of two (e8m0) by 32: exact in bfloat16
 };
-constexpr int kNumFormats = 16;
+constexpr int kNumFormats = 17;
 
 // What is taken off or added to a code of a group.
 enum class Low {
@@ -72,6 +73,9 @@ constexpr int numbers_at(const FormatLayout& at, int k) {
     return codes_at(at, k) + code_bytes(at.bits) + k % 32 / at.activation_group * kPanel;
 }
 
+// A block of two groups: their codes, 32 scales of the one, 32 of the other.
+constexpr FormatLayout e2m1(int group) { return {2 * group, group * kPanel + 2 * kPanel, 0}; }
+
 constexpr FormatLayout layout(Format format) {
     switch (format) {
         case Format::kBf16: return {32, 32 * kPanel * 2, 0};
@@ -89,7 +93,8 @@ constexpr FormatLayout layout(Format format) {
         case Format::kQ4K: return two_level(4, 32, Low::kMinimum);
         case Format::kQ5K: return two_level(5, 32, Low::kMinimum);
         case Format::kQ6K: return two_level(6, 16, Low::kMiddle);
-        case Format::kNvfp4: return {32, 512 + 64, 0};
+        case Format::kNvfp4: return e2m1(16);
+        case Format::kMxfp4: return e2m1(32);
     }
     return {};
 }

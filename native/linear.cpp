@@ -140,20 +140,35 @@ std::unique_ptr<Weight> Weight::per_channel(const uint8_t* codes, const float* s
     return weight;
 }
 
-std::unique_ptr<Weight> Weight::nvfp4(const uint8_t* codes, const uint8_t* scales, float global, int features,
-                                      int inner) {
+namespace {
+
+// Groups that have no neighbour in a block are followed by codes of zero.
+std::unique_ptr<Weight> e2m1_weight(Format format, const uint8_t* codes, const uint8_t* scales, int features, int inner) {
     check_inner(inner, 32);
-    auto weight = std::make_unique<Weight>(Format::kNvfp4, features, inner);
+    const int block = layout(format).block, group = block / 2;
+    auto weight = std::make_unique<Weight>(format, features, inner);
     for (int n = 0; n < features; ++n) {
-        for (int g = 0; g < inner / 32; ++g) {
-            uint8_t* block = weight->panel(n / kPanel) + static_cast<int64_t>(g) * layout(Format::kNvfp4).block_bytes;
-            const int64_t at = static_cast<int64_t>(n) * (inner / 32) + g;
-            put_pairs(block, n % kPanel, codes + at * 32, 32);
-            for (int half = 0; half < 2; ++half) block[512 + half * kPanel + n % kPanel] = scales[at * 2 + half];
+        for (int k = 0; k < inner; k += group) {
+            uint8_t* to = weight->panel(n / kPanel) + static_cast<int64_t>(k / block) * layout(format).block_bytes;
+            const int64_t at = static_cast<int64_t>(n) * inner + k;
+            put_pairs(to + k % block * (kPanel / 2), n % kPanel, codes + at, group);
+            to[(group + k % block / group) * kPanel + n % kPanel] = scales[at / group];
         }
     }
+    return weight;
+}
+
+}  // namespace
+
+std::unique_ptr<Weight> Weight::nvfp4(const uint8_t* codes, const uint8_t* scales, float global, int features,
+                                      int inner) {
+    auto weight = e2m1_weight(Format::kNvfp4, codes, scales, features, inner);
     weight->scale.assign(static_cast<size_t>(features), global);
     return weight;
+}
+
+std::unique_ptr<Weight> Weight::mxfp4(const uint8_t* codes, const uint8_t* scales, int features, int inner) {
+    return e2m1_weight(Format::kMxfp4, codes, scales, features, inner);
 }
 
 }  // namespace dayzero

@@ -39,6 +39,10 @@ class Weight {
     static std::unique_ptr<Weight> nvfp4(const uint8_t* codes, const uint8_t* scales, float global, int features,
                                          int inner);
 
+    // w = e2m1(code) * 2^(scale - 127), by groups of 32 along K, of which K is a multiple.
+    // codes [N][K], scales [N][K / 32].
+    static std::unique_ptr<Weight> mxfp4(const uint8_t* codes, const uint8_t* scales, int features, int inner);
+
     Weight(Format f, int n, int k);
 
     const Format format;

@@ -102,13 +102,18 @@ void add_step(Tiles& tiles, const uint8_t* x, int64_t x_stride, const uint8_t* w
     }
 }
 
-// A block of NVFP4 as bfloat16, which holds the 6 significant bits of e2m1 * e4m3: [K / 2][32][2].
-void unpack_nvfp4(const uint8_t* block, uint8_t* out) {
+// 32 weights of a block along K, the first or the next, as bfloat16: it holds the 6 significant bits of e2m1 * e4m3, and
+// those of e2m1 * e8m0 but for their exponents' ends. [K / 2][32][2].
+template <Format format>
+void unpack_e2m1(const uint8_t* block, int part, uint8_t* out) {
+    constexpr int kGroup = layout(format).block / 2;
     const I table = e2m1_table(), high_half = _mm512_set1_epi32(static_cast<int32_t>(0xffff0000));
     for (int step = 0; step < 4; ++step) {
         for (int half = 0; half < 2; ++half) {
-            const F scale = e4m3(block + 512 + step / 2 * kPanel + half * kLanes);
-            I codes = load_bytes(block + step * 128 + half * 64);
+            const int k = part * 32 + step * 8;
+            const uint8_t* scales = block + (kGroup + k / kGroup) * kPanel + half * kLanes;
+            const F scale = format == Format::kNvfp4 ? e4m3(scales) : e8m0(scales);
+            I codes = load_bytes(block + k * 16 + half * 64);
             for (int pair = 0; pair < 4; ++pair, codes = shifted_right<4>(codes)) {
                 const I both = _mm512_permutexvar_epi16(codes, table);
                 const F even = mul(_mm512_castsi512_ps(_mm512_slli_epi32(both, 16)), scale);
@@ -142,17 +147,19 @@ void finish_rows(const PanelCall& call, int row, int rows, const float (*sums)[k
 template <Format format, bool has_lower, class Tiles>
 void bf16_rows(Tiles& tiles, const PanelCall& call, int row, int rows) {
     constexpr int kStepBytes = 32 * kPanel * 2, kBlock = layout(format).block_bytes, kChunk = 16;
-    constexpr bool kIsPacked = format == Format::kNvfp4;
-    static_assert(kIsPacked || format == Format::kBf16);
+    constexpr int kParts = layout(format).block / 32;  // of a step each
+    constexpr bool kIsPacked = format == Format::kNvfp4 || format == Format::kMxfp4;
+    static_assert(kChunk % kParts == 0 && (kIsPacked || format == Format::kBf16));
     alignas(64) float sums[kTallRows][kPanel];
     alignas(64) uint8_t unpacked[kIsPacked ? kChunk : 1][kStepBytes];
     for (int first = 0, steps = call.inner / 32; first < steps; first += kChunk) {
         const int count = std::min(kChunk, steps - first);
-        const uint8_t* panel = call.panel + static_cast<int64_t>(first) * kBlock;
+        const uint8_t* panel = call.panel + static_cast<int64_t>(first / kParts) * kBlock;
         if constexpr (kIsPacked) {
             for (int i = 0; i < count; ++i) {
-                if constexpr (!has_lower) prefetch_ahead<kBlock>(panel + i * kBlock);
-                unpack_nvfp4(panel + i * kBlock, unpacked[i]);
+                const uint8_t* block = panel + i / kParts * kBlock;
+                if (!has_lower && i % kParts == 0) prefetch_ahead<kBlock>(block);
+                unpack_e2m1<format>(block, i % kParts, unpacked[i]);
             }
         }
         for (int at = 0; at < rows; at += kBlockRows) {

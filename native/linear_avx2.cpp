@@ -208,24 +208,32 @@ inline F half_e4m3(const uint8_t* p) {
     return mul(_mm256_castsi256_ps(bits), set1(0x1p119f));
 }
 
+// e8m0 as float32, halved: the bits of an exponent. 0 is 2^-127, below the least normal; 255, which is no number, is
+// infinity.
+inline F half_e8m0(const uint8_t* p) {
+    const I bits = _mm256_slli_epi32(_mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))), 23);
+    return mul(_mm256_castsi256_ps(_mm256_max_epu32(bits, set1_ints(0x00400000))), set1(0.5f));
+}
+
 // Twice e2m1 through a table of bytes: a whole number, exact as the products with bfloat16 activations are. The nibbles
 // of a lane are 0, 2, 4, 6, 1, 3, 5, 7 along K (linear.cpp: put_pairs).
-struct Nvfp4 {
+template <Format kFormat>
+struct E2m1 {
     template <int Rows, int Vectors>
     static void multiply(const PanelCall& call, int row, int vector, F (&sums)[Rows][Vectors]) {
+        constexpr int kBlock = layout(kFormat).block, kGroup = kBlock / 2, kBytes = layout(kFormat).block_bytes;
         const uint8_t* w = call.panel;
-        for (int block = 0; block < call.inner / 32; ++block, w += 576) {
-            if constexpr (Vectors == kPanelVectors) prefetch_ahead<576>(w);
+        for (int first = 0; first < call.inner; first += kBlock, w += kBytes) {
+            if constexpr (Vectors == kPanelVectors) prefetch_ahead<kBytes>(w);
             alignas(32) float x[Rows][32];
-            widen(call.x + row * call.x_stride + block * 64, call.x_stride, x);
-            for (int group = 0; group < 2; ++group) {
+            for (int start = 0; start < kBlock; start += kGroup) {
+                if (start % 32 == 0) widen(call.x + row * call.x_stride + (first + start) * 2, call.x_stride, x);
                 F dots[Rows][Vectors];
                 clear(dots);
-                for (int step = group * 2; step < group * 2 + 2; ++step) {
-                    eight(w + step * 128 + vector * 32, x, step * 8, dots);
-                }
+                for (int k = start; k < start + kGroup; k += 8) eight(w + k * 16 + vector * 32, x, k % 32, dots);
                 for (int v = 0; v < Vectors; ++v) {
-                    const F scale = half_e4m3(w + 512 + group * kPanel + (vector + v) * kLanes);
+                    const uint8_t* scales = w + (kGroup + start / kGroup) * kPanel + (vector + v) * kLanes;
+                    const F scale = kFormat == Format::kNvfp4 ? half_e4m3(scales) : half_e8m0(scales);
                     for (int r = 0; r < Rows; ++r) sums[r][v] = fma(dots[r][v], scale, sums[r][v]);
                 }
             }
@@ -284,7 +292,8 @@ Product product(Format format) {
         case Format::kQ4K: return linear<Grouped<Format::kQ4K>>;
         case Format::kQ5K: return linear<Grouped<Format::kQ5K>>;
         case Format::kQ6K: return linear<Grouped<Format::kQ6K>>;
-        case Format::kNvfp4: return linear<Nvfp4>;
+        case Format::kNvfp4: return linear<E2m1<Format::kNvfp4>>;
+        case Format::kMxfp4: return linear<E2m1<Format::kMxfp4>>;
     }
     return nullptr;
 }

@@ -120,22 +120,23 @@ void channel_rows(const PanelCall& call, int row) {
 }
 
 // Exact, as the products of e2m1 with bfloat16 activations are.
-template <int Rows>
-void nvfp4_rows(const PanelCall& call, int row) {
+template <Format kFormat, int Rows>
+void e2m1_rows(const PanelCall& call, int row) {
+    constexpr int kBlock = layout(kFormat).block, kGroup = kBlock / 2, kBytes = layout(kFormat).block_bytes;
     const I table = e2m1_table();
     F sums[Rows][2];
     for (auto& line : sums) line[0] = line[1] = zero();
     const uint8_t* x = call.x + row * call.x_stride;
     const uint8_t* w = call.panel;
-    for (int block = 0; block < call.inner / 32; ++block, w += 576) {
-        if constexpr (Rows <= 4) prefetch_ahead<576>(w);
+    for (int first = 0; first < call.inner; first += kBlock, w += kBytes) {
+        if constexpr (Rows <= 4) prefetch_ahead<kBytes>(w);
         for (int group = 0; group < 2; ++group) {
             F dots[Rows][2];
             for (auto& line : dots) line[0] = line[1] = zero();
-            for (int step = 0; step < 2; ++step) {
+            for (int k = group * kGroup; k < group * kGroup + kGroup; k += 8) {
                 __m512i codes[2];
                 for (int half = 0; half < 2; ++half) {
-                    codes[half] = _mm512_load_si512(w + (group * 2 + step) * 128 + half * 64);
+                    codes[half] = _mm512_load_si512(w + k * 16 + half * 64);
                 }
                 for (int pair = 0; pair < 4; ++pair) {
                     __m512bh value[2];
@@ -144,7 +145,7 @@ void nvfp4_rows(const PanelCall& call, int row) {
                         codes[half] = _mm512_srli_epi16(codes[half], 4);
                     }
                     for (int r = 0; r < Rows; ++r) {
-                        const uint8_t* two = x + r * call.x_stride + (block * 32 + group * 16 + step * 8 + pair * 2) * 2;
+                        const uint8_t* two = x + r * call.x_stride + (first + k + pair * 2) * 2;
                         int32_t word;
                         __builtin_memcpy(&word, two, 4);
                         const auto both = reinterpret_cast<__m512bh>(_mm512_set1_epi32(word));
@@ -155,7 +156,8 @@ void nvfp4_rows(const PanelCall& call, int row) {
                 }
             }
             for (int half = 0; half < 2; ++half) {
-                const F scale = e4m3(w + 512 + group * kPanel + half * 16);
+                const uint8_t* scales = w + kGroup * kPanel + group * kPanel + half * kLanes;
+                const F scale = kFormat == Format::kNvfp4 ? e4m3(scales) : e8m0(scales);
                 for (int r = 0; r < Rows; ++r) sums[r][half] = fma(dots[r][half], scale, sums[r][half]);
             }
         }
@@ -183,9 +185,10 @@ void linear_int8_channel(const PanelCall& call) {
     in_blocks<6>(call, rows_of);
 }
 
-void linear_nvfp4(const PanelCall& call) {
-    static constexpr RowsOf rows_of[6] = {nvfp4_rows<1>, nvfp4_rows<2>, nvfp4_rows<3>,
-                                          nvfp4_rows<4>, nvfp4_rows<5>, nvfp4_rows<6>};
+template <Format kFormat>
+void linear_e2m1(const PanelCall& call) {
+    static constexpr RowsOf rows_of[6] = {e2m1_rows<kFormat, 1>, e2m1_rows<kFormat, 2>, e2m1_rows<kFormat, 3>,
+                                          e2m1_rows<kFormat, 4>, e2m1_rows<kFormat, 5>, e2m1_rows<kFormat, 6>};
     in_blocks<6>(call, rows_of);
 }
 
@@ -208,7 +211,8 @@ Product product(Format format) {
         case Format::kQ4K: return linear_grouped<Format::kQ4K>;
         case Format::kQ5K: return linear_grouped<Format::kQ5K>;
         case Format::kQ6K: return linear_grouped<Format::kQ6K>;
-        case Format::kNvfp4: return linear_nvfp4;
+        case Format::kNvfp4: return linear_e2m1<Format::kNvfp4>;
+        case Format::kMxfp4: return linear_e2m1<Format::kMxfp4>;
     }
     return nullptr;
 }

@@ -106,6 +106,12 @@ NB_MODULE(_native, m) {
                 return Weight::nvfp4(at<uint8_t>(codes), at<uint8_t>(scales), global, features, inner);
             },
             "codes"_a, "scales"_a, "global_scale"_a, "features"_a, "inner"_a, nb::call_guard<nb::gil_scoped_release>())
+        .def_static(
+            "mxfp4",
+            [](uintptr_t codes, uintptr_t scales, int features, int inner) {
+                return Weight::mxfp4(at<uint8_t>(codes), at<uint8_t>(scales), features, inner);
+            },
+            "codes"_a, "scales"_a, "features"_a, "inner"_a, nb::call_guard<nb::gil_scoped_release>())
         .def_prop_ro("features", [](const Weight& w) { return w.features; })
         .def_prop_ro("inner", [](const Weight& w) { return w.inner; })
         .def_prop_ro("bytes", &Weight::bytes);

@@ -94,6 +94,12 @@ inline F e4m3(const uint8_t* p) {
     return mul(_mm512_castsi512_ps(bits), set1(0x1p120f));
 }
 
+// e8m0 as float32: the bits of an exponent. 0 is 2^-127, below the least normal; 255, which is no number, is infinity.
+inline F e8m0(const uint8_t* p) {
+    const I bits = _mm512_slli_epi32(_mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(p))), 23);
+    return _mm512_castsi512_ps(_mm512_max_epu32(bits, _mm512_set1_epi32(0x00400000)));
+}
+
 // e2m1 as bfloat16, for vpermw, which looks at 5 bits of a word: the table is there twice, and the neighbour's bit does
 // not matter.
 inline I e2m1_table() {

@@ -105,11 +105,24 @@ Drawn draw_nvfp4(int n, int k, Random& random) {
     return drawn;
 }
 
+Drawn draw_mxfp4(int n, int k, Random& random) {
+    const auto codes = codes_of(n * k, 15, random);
+    std::vector<uint8_t> scales(codes.size() / 32);
+    for (auto& scale : scales) scale = static_cast<uint8_t>(random.between(117, 137));
+    Drawn drawn;
+    for (size_t i = 0; i < codes.size(); ++i) {
+        drawn.values.push_back((codes[i] & 8 ? -1 : 1) * std::ldexp(kE2M1[codes[i] & 7], scales[i / 32] - 127));
+    }
+    drawn.weight = Weight::mxfp4(codes.data(), scales.data(), n, k);
+    return drawn;
+}
+
 Drawn draw(Format format, int n, int k, Random& random) {
     switch (format) {
         case Format::kBf16: return draw_bf16(n, k, random);
         case Format::kInt8Channel: return draw_by_channel(n, k, random);
         case Format::kNvfp4: return draw_nvfp4(n, k, random);
+        case Format::kMxfp4: return draw_mxfp4(n, k, random);
         case Format::kQ4K:
         case Format::kQ5K:
         case Format::kQ6K: return draw_two_level(format, n, k, random);
@@ -137,7 +150,7 @@ std::vector<double> as_met(const float* x, int k, int group) {
 
 void check_product(const Isa& isa, ThreadPool& pool, Format format, Random& random) {
     const bool any_k = format == Format::kBf16 || format == Format::kInt8Channel;
-    const int n = random.between(1, 100), block = layout(format).block;
+    const int n = random.between(1, 100), block = format == Format::kMxfp4 ? 32 : layout(format).block;
     const int k = any_k ? random.between(1, 200) : block * random.between(1, std::max(1, 192 / block));
     const int rows = random.between(0, 40), before = random.between(0, 5), after = random.between(0, 5);
     const Drawn drawn = draw(format, n, k, random);

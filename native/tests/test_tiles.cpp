@@ -97,7 +97,8 @@ Drawn draw(Format format, int rows, Random& random) {
     const int n = random.between(1, kPanel), k = at.block * random.between(1, 640 / at.block);
     std::vector<uint8_t> codes(static_cast<size_t>(n) * k), scales(codes.size() / 16);
     std::vector<uint16_t> halves(codes.size() / 32), dense(codes.size());
-    for (auto& code : codes) code = static_cast<uint8_t>(random.between(0, at.bits == 4 || format == Format::kNvfp4 ? 15 : 255));
+    const int bits = format == Format::kInt8Channel ? 8 : at.bits ? at.bits : 4;
+    for (auto& code : codes) code = static_cast<uint8_t>(random.between(0, (1 << bits) - 1));
     for (auto& scale : scales) scale = static_cast<uint8_t>(random.between(0, 0x7e));
     for (auto& half : halves) half = static_cast<uint16_t>(random.between(0, 0x3fff) | (random.chance() ? 0x8000 : 0));
     for (auto& value : dense) value = bf16_of(random.number());
@@ -109,6 +110,13 @@ Drawn draw(Format format, int rows, Random& random) {
         case Format::kBf16: drawn.weight = Weight::bf16(dense.data(), n, k); break;
         case Format::kInt8Channel: drawn.weight = Weight::per_channel(codes.data(), by_channel.data(), n, k); break;
         case Format::kNvfp4: drawn.weight = Weight::nvfp4(codes.data(), scales.data(), 0.01f, n, k); break;
+        case Format::kMxfp4: drawn.weight = Weight::mxfp4(codes.data(), scales.data(), n, k); break;
+        case Format::kQ4K:
+        case Format::kQ5K:
+        case Format::kQ6K:
+            drawn.weight = Weight::two_level(at.bits, codes.data(), reinterpret_cast<int8_t*>(scales.data()), halves.data(),
+                                             scales.data(), halves.data(), n, k);
+            break;
         default:
             drawn.weight = Weight::grouped(at.bits, at.block, at.low, codes.data(), halves.data(), halves.data(), nullptr,
                                            n, k);

@@ -30,6 +30,7 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
         "Q4_K": Format(256, 144),
         "Q5_K": Format(256, 176),
         "Q6_K": Format(256, 210),
+        "MXFP4": Format(32, 17),
     }
 )
 

@@ -81,5 +81,17 @@ class Nvfp4:
     global_scale: float
 
 
-CodeForm = Grouped | TwoLevel | PerChannel | Nvfp4
+@dataclass(frozen=True, slots=True, eq=False)
+class Mxfp4:
+    """w = e2m1(code) * 2^(scale - 127), by groups of 32 along K.
+
+    codes   [N, K] uint8 as in `Nvfp4`
+    scales  [N, K / 32] uint8 (e8m0); 255 stands for no number, and makes sums that are not finite
+    """
+
+    codes: Tensor
+    scales: Tensor
+
+
+CodeForm = Grouped | TwoLevel | PerChannel | Nvfp4 | Mxfp4
 LinearForm = Tensor | CodeForm

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dayzero.checkpoint.packing import PACKINGS
 from dayzero.checkpoint.tensor import FORMATS, RotaryRows, StoredTensor
-from dayzero.kernels.weights import CodeForm, Grouped, LinearForm, TwoLevel
+from dayzero.kernels.weights import CodeForm, Grouped, LinearForm, Mxfp4, TwoLevel
 from dayzero.quant.decoders import fifth_bits, k_scales, nibbles, q4_k_codes, q5_k_codes, q6_k_codes
 from dayzero.quant.packed import unpacked
 
@@ -60,6 +60,7 @@ _CODES: Mapping[str, Callable[[Tensor], CodeForm]] = {
     "Q4_K": lambda blocks: _with_minima(4, q4_k_codes(blocks), blocks),
     "Q5_K": lambda blocks: _with_minima(5, q5_k_codes(blocks), blocks),
     "Q6_K": _q6_k,
+    "MXFP4": lambda blocks: Mxfp4(nibbles(blocks[:, 1:]), blocks[:, :1]),
 }
 CODED_FORMATS = frozenset((*_CODES, *PACKINGS))
 

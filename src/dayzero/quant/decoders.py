@@ -99,6 +99,14 @@ def _q6_k(blocks: Tensor) -> Tensor:
     return (codes.float() - 32).mul_(scales).flatten(1)
 
 
+def _mxfp4(blocks: Tensor) -> Tensor:
+    """Twice e2m1, a whole number, times half of the scale: 2^(e - 128), which is below the least normal up to e = 1."""
+    e = blocks[:, :1].int()
+    half_scale = torch.where(e < 2, 0x200000 << e, (e - 1) << 23).view(torch.float32)
+    twice = torch.tensor([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], dtype=torch.float32)
+    return twice[nibbles(blocks[:, 1:]).long()].mul_(half_scale)
+
+
 DECODERS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "F32": lambda blocks: blocks.view(torch.float32),
     "F16": lambda blocks: blocks.view(torch.float16).float(),
@@ -111,4 +119,5 @@ DECODERS: Mapping[str, Callable[[Tensor], Tensor]] = {
     "Q4_K": lambda blocks: _affine_k(blocks, q4_k_codes(blocks)),
     "Q5_K": lambda blocks: _affine_k(blocks, q5_k_codes(blocks)),
     "Q6_K": _q6_k,
+    "MXFP4": _mxfp4,
 }

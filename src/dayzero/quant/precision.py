@@ -3,8 +3,8 @@
 bf16       dequantised, rounded once
 int8       8 bits with a scale by 32, rotated as the activations then are; activations int8 by groups of 32
 nvfp4      4 bits with a scale by 16, exact in bfloat16; activations bfloat16
-as-stored  the codes of GGUF, AWQ or GPTQ as they are; activations int8 by groups of 32, where Q6_K meets them of 16.
-           What has no codes stays bf16
+as-stored  the codes of GGUF, AWQ or GPTQ as they are; activations int8 by groups of 32, where Q6_K meets them of 16,
+           where MXFP4 does bfloat16. What has no codes stays bf16
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

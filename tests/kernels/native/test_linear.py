@@ -11,7 +11,7 @@ from torch import Tensor
 
 from dayzero.kernels.native.backend import NativeKernels, NativeWeight
 from dayzero.kernels.native.recorder import SAMPLE_AT, Tape
-from dayzero.kernels.weights import Grouped, LinearForm, Nvfp4, PerChannel, TwoLevel
+from dayzero.kernels.weights import Grouped, LinearForm, Mxfp4, Nvfp4, PerChannel, TwoLevel
 from dayzero.quant.int8 import rotated
 from tests.kernels.native.replay import (
     MOST_ROWS,
@@ -287,10 +287,31 @@ def test_every_scale_and_every_code_of_nvfp4_is_exact(machine: Machine) -> None:
     assert torch.equal(run(product(machine, [form], 32), x).double(), dequantised(form).T)
 
 
+def test_every_scale_and_every_code_of_mxfp4_is_exact_in_the_range_of_float32(machine: Machine) -> None:
+    """From 2^-127, which is below the least normal, to 2^127, of which six are beyond the largest."""
+    codes = (torch.arange(255 * 32).view(255, 32) % 16).to(torch.uint8)
+    form = Mxfp4(codes, torch.arange(255, dtype=torch.uint8).view(255, 1))
+    expected = dequantised(form).float()
+    assert expected.isinf().any()
+    out = run(product(machine, [form], 32), torch.eye(32)).T
+    assert torch.equal(out[1:], expected[1:])
+    assert ((out[0] == expected[0]) | (out[0] == 0)).all()
+
+
+def test_a_scale_of_mxfp4_that_is_no_number_makes_sums_that_are_not_finite(machine: Machine) -> None:
+    form = FORMATS["mxfp4"].draw(40, 96, generator())
+    assert isinstance(form, Mxfp4)
+    form.scales[7, 1] = 255
+    finite = run(product(machine, [form], 96), draw(9, 96)).isfinite()
+    assert not finite[:, 7].any()
+    finite[:, 7] = True
+    assert finite.all()
+
+
 def test_every_code_of_every_integer_format_is_exact(machine: Machine) -> None:
     for name, kind in FORMATS.items():
         form = kind.integers(33, 256, generator())
-        if isinstance(form, Tensor | Nvfp4):
+        if isinstance(form, Tensor | Nvfp4 | Mxfp4):
             continue
         bits = 8 if isinstance(form, PerChannel) else form.bits
         form.codes[:] = (torch.arange(256) + torch.arange(33)[:, None]) % 2**bits

@@ -7,7 +7,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from dayzero.kernels.weights import GROUP, Grouped, LinearForm, Nvfp4, PerChannel, TwoLevel
+from dayzero.kernels.weights import GROUP, Grouped, LinearForm, Mxfp4, Nvfp4, PerChannel, TwoLevel
 
 E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], dtype=torch.float64)
 SMALLEST_AMAX = 1e-30  # of a group of activations, below which it counts as zeros
@@ -87,6 +87,16 @@ def _integer_nvfp4(features: int, inner: int, generator: torch.Generator) -> Nvf
     return Nvfp4(_codes(features, inner, 4, generator), scales, 1.0)
 
 
+def _draw_mxfp4(features: int, inner: int, generator: torch.Generator) -> Mxfp4:
+    scales = torch.randint(117, 138, (features, inner // 32), generator=generator).to(torch.uint8)
+    return Mxfp4(_codes(features, inner, 4, generator), scales)
+
+
+def _integer_mxfp4(features: int, inner: int, generator: torch.Generator) -> Mxfp4:
+    form = _draw_mxfp4(features, inner, generator)
+    return Mxfp4(form.codes, torch.full_like(form.scales, 127))
+
+
 FORMATS = {
     "bf16": WeightFormat(
         1,
@@ -114,6 +124,7 @@ FORMATS = {
         lambda n, k, generator: PerChannel(_codes(n, k, 8, generator), torch.ones(n)),
     ),
     "nvfp4": WeightFormat(GROUP, 0, _draw_nvfp4, _integer_nvfp4),
+    "mxfp4": WeightFormat(GROUP, 0, _draw_mxfp4, _integer_mxfp4),
 }
 
 
@@ -130,9 +141,11 @@ def dequantised(form: LinearForm) -> Tensor:
     codes = form.codes.double()
     if isinstance(form, PerChannel):
         return (codes - 128) * form.scales.double()[:, None]
-    if isinstance(form, Nvfp4):
+    if isinstance(form, Nvfp4 | Mxfp4):
         index = form.codes.long()
         values = E2M1[index % 8] * (1 - 2 * (index // 8).double())
+        if isinstance(form, Mxfp4):
+            return values * (form.scales.double() - 127).exp2().repeat_interleave(32, 1)
         return values * form.scales.double().repeat_interleave(16, 1) * float(torch.tensor(form.global_scale))
 
     def along_k(numbers: Tensor) -> Tensor:

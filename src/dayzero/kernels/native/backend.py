@@ -17,7 +17,7 @@ from dayzero.kernels.native.program import NativeProgram
 from dayzero.kernels.native.recorder import Symbol, Tape
 from dayzero.kernels.native.vocabulary import NativeVocabulary
 from dayzero.kernels.ops import OPS
-from dayzero.kernels.weights import Grouped, LinearForm, Nvfp4, PerChannel, TwoLevel
+from dayzero.kernels.weights import Grouped, LinearForm, Mxfp4, Nvfp4, PerChannel, TwoLevel
 
 LANES = 16  # head sizes and KV blocks come in whole vectors
 SPIN_US = 50  # that threads wait awake for the next step: decision 0010
@@ -103,6 +103,8 @@ class NativeKernels:
             return weight.per_channel(form.codes.data_ptr(), form.scales.data_ptr(), features, inner)
         if isinstance(form, Nvfp4):
             return weight.nvfp4(form.codes.data_ptr(), form.scales.data_ptr(), form.global_scale, features, inner)
+        if isinstance(form, Mxfp4):
+            return weight.mxfp4(form.codes.data_ptr(), form.scales.data_ptr(), features, inner)
         if isinstance(form, TwoLevel):
             addresses = map(_address, (form.codes, form.scales, form.super_scales, form.minima, form.super_minima))
             return weight.two_level(form.bits, *addresses, features, inner)

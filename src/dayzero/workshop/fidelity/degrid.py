@@ -26,8 +26,8 @@ def degrid(stored: Mapping[str, StoredTensor], seed: int) -> dict[str, StoredTen
 
 
 def has_grid(tensor: StoredTensor) -> bool:
-    """Whether the format has steps."""
-    return tensor.format in CODED_FORMATS
+    """Whether the format has steps, all of one size in a group: those of MXFP4 grow with the weight."""
+    return tensor.format in CODED_FORMATS - {"MXFP4"}
 
 
 def steps(tensor: StoredTensor) -> Tensor:
