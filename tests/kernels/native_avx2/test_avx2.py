@@ -11,7 +11,8 @@ from dayzero.kernels.native.extension import module
 from dayzero.kernels.native.recorder import GroupOf, Plan, Symbol, Tape
 from dayzero.kernels.weights import Grouped, LinearForm, Nvfp4, PerChannel
 from dayzero.quant.int8 import per_channel
-from dayzero.quant.nvfp4 import dequantized, nvfp4
+from dayzero.quant.nvfp4 import nvfp4
+from tests.kernels.native.weights import as_met, dequantised
 
 FLOAT32_RATIO = 2e-6  # of the largest sum: a few hundred roundings
 BLOCK_SIZE = 16
@@ -85,28 +86,9 @@ FORMS = ["bf16", "int4", "int4min", "int5", "int5min", "int8", "channel", "nvfp4
 
 def in_float64(form: LinearForm) -> tuple[Tensor, int]:
     """The weight, and the group of the activations that meet it; 0: they are bfloat16."""
-    if isinstance(form, Tensor):
-        return form.double(), 0
-    if isinstance(form, Nvfp4):
-        return dequantized(form).double(), 0
-    if isinstance(form, PerChannel):
-        return (form.codes.double() - 128) * form.scales.double()[:, None], 64
-    offset = 0 if form.minima is not None else 2 ** (form.bits - 1)
-    w = (form.codes.double() - offset).view(len(form.codes), -1, 32) * form.scales.double()[..., None]
-    if form.minima is not None:
-        w += form.minima.double()[..., None]
-    return w.flatten(1), 32
-
-
-def as_met(x_TK: Tensor, group: int) -> Tensor:
-    if group == 0:
-        return x_TK.bfloat16().double()
-    T, K = x_TK.shape
-    groups = torch.nn.functional.pad(x_TK, (0, -K % group)).view(T, -1, group)
-    most = groups.abs().amax(-1, keepdim=True)
-    codes = (groups * (127 / most)).round()
-    met: Tensor = (codes.double() * (most / 127).double()).view(T, -1)[:, :K]
-    return met
+    if isinstance(form, Tensor | Nvfp4):
+        return dequantised(form), 0
+    return dequantised(form), 64 if isinstance(form, PerChannel) else 32
 
 
 def assert_as_good_as_float32(out: Tensor, expected: Tensor) -> None:
