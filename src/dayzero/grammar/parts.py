@@ -1,0 +1,44 @@
+"""The one event stream of an answer: what a model wrote, by what it is. Every API is a view of these values."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A stretch of the answer itself."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """A stretch of what the model thought before it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallStarted:
+    """A call of a tool, as soon as its name is complete. `index` counts the calls of an answer from 0."""
+
+    index: int
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallArguments:
+    """A stretch of a call's arguments, one JSON object once they are joined; byte for byte where the model wrote JSON."""
+
+    index: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class CallEnded:
+    """The last of a call. Not `is_complete`: the output ended, or was no longer a call, before its arguments did."""
+
+    index: int
+    is_complete: bool
+
+
+Part = Text | Reasoning | CallStarted | CallArguments | CallEnded
