@@ -27,7 +27,7 @@ class CallStarted:
 
 @dataclass(frozen=True, slots=True)
 class CallArguments:
-    """A stretch of a call's arguments, one JSON object once they are joined; byte for byte where the model wrote JSON."""
+    """A stretch of the JSON object that a call's arguments are; byte for byte where the model wrote JSON itself."""
 
     index: int
     text: str
