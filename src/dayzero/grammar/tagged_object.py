@@ -1,0 +1,208 @@
+"""Turns keys and values between tags into a JSON object while they come, typed by the tool's schema.
+
+    <parameter=city>
+    Köln
+    </parameter>
+
+A string's characters go through as they come; a value of any other type is held until its end and must be JSON there,
+or else it is a string after all. The first closing tag ends a value: a string that says the tag itself cannot be told
+from its end, by the model either.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+MAX_KEY = 512  # characters; longer ones are no keys
+MAX_SCHEMA_DEPTH = 8  # of alternatives within alternatives; deeper ones say nothing of a type
+
+_SPACE = re.compile(r"\s*")
+_PYTHON_WORDS = {"True": "true", "False": "false", "None": "null"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tags:
+    """What stands around keys and values. White space between tags means nothing.
+
+    value_begins   what stands between a key's end and its value, and whether it says that the value is a string:
+                   `None` where the schema is to say so, "" where nothing stands there
+    end            what follows the last value
+    has_own_lines  values stand on lines of their own: one line break at either end is not part of them
+    """
+
+    key_begin: str
+    key_end: str
+    value_begins: Mapping[str, bool | None]
+    value_end: str
+    end: str
+    has_own_lines: bool = False
+
+
+class Read(NamedTuple):
+    """The JSON that was read, where in the text reading stopped, and whether that is a value's end."""
+
+    json: str
+    at: int
+    is_value_end: bool = False
+
+
+class TaggedObject:
+    """Reads one object.
+
+    is_complete   its end has come; the end itself is left unread
+    is_broken     it is not what the tags say; nothing more is read
+    """
+
+    def __init__(self, tags: Tags, parameters: Mapping[str, object]) -> None:
+        self._tags = tags
+        self._parameters = parameters
+        self._num_keys = 0
+        self._value: _String | _Other | None = None
+        self.is_complete = False
+        self.is_broken = False
+
+    def feed(self, text: str) -> tuple[str, int]:
+        """The JSON that `text` gives, and how much of it was read: the rest is to come again, with more behind it."""
+        pieces: list[str] = []
+        at = 0
+        while not (self.is_complete or self.is_broken):
+            read = self._between(text, at) if self._value is None else self._value.read(text, at)
+            if read is None:
+                break
+            pieces.append(read.json)
+            at = read.at
+            if read.is_value_end:
+                self._value = None
+        return "".join(pieces), at
+
+    def _between(self, text: str, at: int) -> Read | None:
+        """Read a key and what stands before its value, or find the end."""
+        tags = self._tags
+        at = _space_end(text, at)
+        if text.startswith(tags.end, at):
+            self.is_complete = True
+            return Read("}" if self._num_keys else "{}", at)
+        if not text.startswith(tags.key_begin, at):
+            return self._wait(text, at, [tags.key_begin, tags.end])
+        begin = at + len(tags.key_begin)
+        end = text.find(tags.key_end, begin, begin + MAX_KEY)
+        if end < 0:
+            return self._break(at) if len(text) >= begin + MAX_KEY else None
+        after = end + len(tags.key_end)
+        if "" not in tags.value_begins:
+            after = _space_end(text, after)
+        for value_begin, is_string in tags.value_begins.items():
+            if text.startswith(value_begin, after):
+                return Read(self._key(text[begin:end].strip(), is_string), after + len(value_begin))
+        return self._wait(text, after, tags.value_begins)
+
+    def _key(self, key: str, is_string: bool | None) -> str:
+        if is_string is None:
+            is_string = _type_of(self._schema_of(key), 0) == "string"
+        self._value = _String(self._tags) if is_string else _Other(self._tags)
+        self._num_keys += 1
+        return f'{"{" if self._num_keys == 1 else ", "}"{_escaped(key)}": '
+
+    def _schema_of(self, key: str) -> object:
+        """The schema of a value; of one that the tool's schema does not know, that of a string."""
+        properties = self._parameters.get("properties")
+        if isinstance(properties, Mapping) and key in properties:
+            return properties[key]
+        others = self._parameters.get("additionalProperties")
+        return others if isinstance(others, Mapping) and others else {"type": "string"}
+
+    def _wait(self, text: str, at: int, expected: Iterable[str]) -> Read | None:
+        return None if any(tag.startswith(text[at:]) for tag in expected) else self._break(at)
+
+    def _break(self, at: int) -> Read:
+        self.is_broken = True
+        return Read("", at)
+
+
+class _String:
+    def __init__(self, tags: Tags) -> None:
+        self._tags = tags
+        self._has_begun = False
+
+    def read(self, text: str, at: int) -> Read | None:
+        quote = ""
+        if not self._has_begun:
+            if at == len(text):
+                return None
+            self._has_begun, quote = True, '"'
+            at += self._tags.has_own_lines and text[at] == "\n"
+        end = text.find(self._tags.value_end, at)
+        if end >= 0:
+            value = text[at:end]
+            value = value.removesuffix("\n") if self._tags.has_own_lines else value
+            return Read(f'{quote}{_escaped(value)}"', end + len(self._tags.value_end), is_value_end=True)
+        end = _unbegun_end(text, self._tags.value_end)
+        if self._tags.has_own_lines and end > 0 and text[end - 1] == "\n":
+            end -= 1
+        end = max(end, at)
+        return Read(quote + _escaped(text[at:end]), end) if quote or end > at else None
+
+
+class _Other:
+    def __init__(self, tags: Tags) -> None:
+        self._tags = tags
+        self._held: list[str] = []
+
+    def read(self, text: str, at: int) -> Read | None:
+        end = text.find(self._tags.value_end, at)
+        if end >= 0:
+            value = "".join([*self._held, text[at:end]])
+            return Read(self._json(value), end + len(self._tags.value_end), is_value_end=True)
+        end = max(_unbegun_end(text, self._tags.value_end), at)
+        self._held.append(text[at:end])
+        return Read("", end) if end > at else None
+
+    def _json(self, value: str) -> str:
+        """The value as the model wrote it where that is JSON, and a string of it where it is not."""
+        word = value.strip()
+        word = _PYTHON_WORDS.get(word, word)
+        try:
+            json.loads(word, parse_constant=_refuse)
+        except (ValueError, RecursionError):
+            value = value.removeprefix("\n").removesuffix("\n") if self._tags.has_own_lines else value
+            return f'"{_escaped(value)}"'
+        return word
+
+
+def _type_of(schema: object, depth: int) -> str | None:
+    """The first type that the schema allows besides null, or `None` if it says none."""
+    if not isinstance(schema, Mapping) or depth > MAX_SCHEMA_DEPTH:
+        return None
+    kinds = schema.get("type")
+    candidates = [kinds] if isinstance(kinds, str) else list(kinds) if isinstance(kinds, Sequence) else []
+    for alternatives in (schema.get("anyOf"), schema.get("oneOf"), schema.get("allOf")):
+        if not candidates and isinstance(alternatives, Sequence):
+            candidates = [_type_of(alternative, depth + 1) for alternative in alternatives]
+    values = (
+        schema["enum"] if isinstance(schema.get("enum"), Sequence) else [schema["const"]] if "const" in schema else []
+    )
+    if not candidates and values and all(isinstance(value, str) for value in values):
+        return "string"
+    return next((kind for kind in candidates if isinstance(kind, str) and kind != "null"), None)
+
+
+def _unbegun_end(text: str, tag: str) -> int:
+    """How far `text` goes without the characters at its end that the tag may begin with."""
+    lengths = range(min(len(tag) - 1, len(text)), 0, -1)
+    return len(text) - next((length for length in lengths if text.endswith(tag[:length])), 0)
+
+
+def _space_end(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    assert match is not None
+    return match.end()
+
+
+def _escaped(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"not JSON: {constant}")

@@ -1,0 +1,34 @@
+"""Where a JSON object ends."""
+
+import pytest
+
+from dayzero.grammar.json_object import JsonObject
+
+OBJECTS = ["{}", '{"a": {"b": [1, {}]}}', '{"a": "}\\" ]{"}', '{"a\\\\": "\\ud83d\\ude00"}', ' \n{"a": 1}']
+
+
+@pytest.mark.parametrize("text", OBJECTS)
+def test_the_end_is_behind_the_last_brace_however_the_text_is_cut(text: str) -> None:
+    for cut in range(len(text) + 1):
+        json = JsonObject()
+        first = json.feed(text[:cut])
+        assert first == cut
+        assert json.is_complete == (cut == len(text))
+        second = json.feed(text[cut:] + "}{")
+        assert json.is_complete
+        assert second == (len(text) - cut if cut < len(text) else 0)
+
+
+def test_what_does_not_begin_with_a_brace_is_never_complete() -> None:
+    json = JsonObject()
+    assert json.feed(' "a"}') == 5
+    assert not json.is_complete
+    assert not json.is_in_string
+
+
+def test_a_string_is_known_to_be_open() -> None:
+    json = JsonObject()
+    json.feed('{"a": "b\\')
+    assert json.is_in_string
+    json.feed('""')
+    assert not json.is_in_string
