@@ -15,6 +15,7 @@ from tests.gateway.stand import run_live, says, stand
 
 
 def test_a_request_with_a_huge_header_is_refused_and_the_server_goes_on() -> None:
+    """CVE-2025-48956: headers were gathered without a bound."""
     this = stand()
     with run_live(this) as address:
         for head in (b"GET /health HTTP/1.1\r\nx-long: ", b"GET /", b"GET /health HTTP/1.1\r\n"):

@@ -55,6 +55,7 @@ VALUES: list[Any] = [
     ],
 )
 def test_any_value_of_any_field_is_an_answer_or_a_400(path: str, kind: type[msgspec.Struct], least: object) -> None:
+    """CVE-2026-21869: a negative count. CVE-2025-48944: a `pattern` or `type` that is no string."""
     this = stand(says("ok"))
     seen = set()
     for field in msgspec.structs.fields(kind):
@@ -69,6 +70,7 @@ def test_any_value_of_any_field_is_an_answer_or_a_400(path: str, kind: type[msgs
 
 @pytest.mark.parametrize("field", ["api_base", "base_url", "user_config", "model_list", "prompt_embeds", "lora_path"])
 def test_a_field_that_would_point_us_elsewhere_has_no_effect(field: str) -> None:
+    """PYSEC-2026-4070, CVE-2026-136536: a back end that the request named."""
     response = stand().chat(**{field: "http://169.254.169.254/"})
     assert response.status_code in (200, 400)
     if response.status_code == 200:
@@ -82,6 +84,7 @@ def test_header_names_cannot_be_smuggled_through_field_names() -> None:
 
 
 def test_two_tenants_with_the_same_request_id_do_not_meet() -> None:
+    """PYSEC-2026-4198; at the same time: test_tenants."""
     this = stand(api_keys=("a", "b"))
     body = {"messages": [{"role": "user", "content": "hi"}]}
     for key in ("a", "b"):

@@ -44,6 +44,7 @@ def test_the_routes_are_all_there_is() -> None:
 
 @pytest.mark.parametrize(("path", "method"), PROTECTED)
 def test_no_route_but_health_opens_without_the_key(address: tuple[str, int], path: str, method: str) -> None:
+    """CVE-2025-63389, CVE-2026-35029, CVE-2026-40217: routes that nobody had thought of. None configures."""
     target = concrete(path)
     assert status(address, method, target, "host: x") == 401
     assert status(address, method, target, "host: x", "authorization: Bearer wrong") == 401
@@ -55,11 +56,13 @@ def test_no_route_but_health_opens_without_the_key(address: tuple[str, int], pat
     "host", ["x/?", "x/#", "x/health?", "/health", "x/health#", "a@b/health", "health", "127.0.0.1:8000/health?x="]
 )
 def test_a_host_header_never_opens_a_route(address: tuple[str, int], path: str, method: str, host: str) -> None:
+    """CVE-2026-48710, and with it CVE-2026-48746 and CVE-2026-49468: a path that was put together from the header."""
     assert status(address, method, concrete(path), f"host: {host}") == 401
 
 
 @pytest.mark.parametrize(("path", "method"), PROTECTED)
 def test_an_odd_spelling_of_a_path_never_opens_a_route(address: tuple[str, int], path: str, method: str) -> None:
+    """CVE-2026-48710: what the check reads and what the router reads are the same bytes."""
     target = concrete(path)
     for odd in (
         f"/{target}",
