@@ -20,6 +20,7 @@ from dayzero.core.spec import EngineSpec
 from dayzero.gateway.app import Gateway, create_app
 from dayzero.gateway.config import GatewayConfig
 from dayzero.gateway.server import DrainableServer, bind, create_server
+from dayzero.grammar.format import Format
 from dayzero.router.fake import FakeReplica
 from dayzero.text.conversation import Conversation, Rendering
 from dayzero.text.source import TokenizerJson, TokenizerSource
@@ -164,6 +165,7 @@ def stand(
     defaults: GenerationDefaults | None = None,
     clock: Clock | None = None,
     renderer: Any = None,
+    tool_format: Format | None = None,
     **config: Any,
 ) -> Stand:
     """Build a gateway; the keywords that are left are those of GatewayConfig."""
@@ -175,6 +177,7 @@ def stand(
         byte_tokenizer(),
         renderer=renderer or PlainRenderer(),
         defaults=defaults or GenerationDefaults(),
+        tool_format=tool_format,
         secret=b"secret",
         clock=clock,
     )

@@ -1,6 +1,6 @@
 """Reading an output with a parser, whole or in pieces."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -8,7 +8,7 @@ from dayzero.grammar.parts import CallArguments, CallEnded, CallStarted, Part, R
 
 
 class Parser(Protocol):
-    def feed(self, text: str) -> list[Part]: ...
+    def push(self, pieces: Sequence[str]) -> list[Part]: ...
 
     def finish(self) -> list[Part]: ...
 
@@ -50,7 +50,7 @@ class Answer:
 def read(parser: Parser, pieces: Iterable[str]) -> Answer:
     answer = Answer()
     for piece in pieces:
-        for part in parser.feed(piece):
+        for part in parser.push([piece]):
             answer.add(part)
     for part in parser.finish():
         answer.add(part)

@@ -15,10 +15,10 @@ def answer_to(output: str, *, starts_in_reasoning: bool = False) -> Answer:
 
 def test_text_and_arguments_stream_as_they_come() -> None:
     parser = HarmonyParser([WEATHER])
-    assert parser.feed("<|channel|>analysis<|message|>Let me") == [Reasoning("Let me")]
-    assert parser.feed(" see<|en") == [Reasoning(" see")]
-    assert parser.feed("d|><|start|>assistant" + CALL) == [CallStarted(0, "weather")]
-    assert parser.feed('{"place": "Kö') == [CallArguments(0, '{"place": "Kö')]
+    assert parser.push(["<|channel|>analysis<|message|>Let me"]) == [Reasoning("Let me")]
+    assert parser.push([" see<|en"]) == [Reasoning(" see")]
+    assert parser.push(["d|><|start|>assistant" + CALL]) == [CallStarted(0, "weather")]
+    assert parser.push(['{"place": "Kö']) == [CallArguments(0, '{"place": "Kö')]
 
 
 def test_a_marker_within_an_argument_is_what_the_argument_says() -> None:

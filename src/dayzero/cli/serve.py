@@ -23,6 +23,7 @@ from dayzero.wire.messages import Loading
 if TYPE_CHECKING:
     from dayzero.checkpoint.open import Checkpoint
     from dayzero.gateway.config import GatewayConfig
+    from dayzero.grammar.format import Format
     from dayzero.text.rendering import ConfinedTemplate
     from dayzero.text.tokenizer import Tokenizer
 
@@ -45,6 +46,9 @@ def serve(
     ] = 256,
     kv_memory: Annotated[float | None, typer.Option(min=0.0, max=2.0**20, help="GiB; default: half the free")] = None,
     chat_template: Annotated[Path | None, typer.Option(help="a Jinja file instead of the model's own")] = None,
+    tool_format: Annotated[
+        str, typer.Option(help="how the model writes calls and reasoning: a format by its name, none, or auto")
+    ] = "auto",
     api_key: Annotated[
         list[str] | None, typer.Option(envvar="DAYZERO_API_KEY", help="clients must send one; repeatable")
     ] = None,
@@ -73,6 +77,7 @@ def serve(
         from dayzero.checkpoint.open import open_checkpoint  # all of this while the engine imports torch
         from dayzero.gateway.config import GatewayConfig
         from dayzero.gateway.server import bind
+        from dayzero.grammar.formats.registry import chosen_format
 
         gateway_config = GatewayConfig(
             served_model_name=served_model_name or default_name(model, path),
@@ -84,7 +89,9 @@ def serve(
         )
         listener = bind(gateway_config)
         checkpoint = open_checkpoint(path)
-        _run(_serve(engine, checkpoint, template, gateway_config, listener))
+        source = template or checkpoint.tokenizer.chat_template
+        written = chosen_format(tool_format, source or "")
+        _run(_serve(engine, checkpoint, source, written, gateway_config, listener))
     finally:
         engine.close()
 
@@ -100,6 +107,7 @@ async def _serve(
     engine: EngineProcess,
     checkpoint: "Checkpoint",
     template: str | None,
+    tool_format: "Format | None",
     config: "GatewayConfig",
     listener: socket.socket,
 ) -> None:
@@ -108,13 +116,15 @@ async def _serve(
 
     replica, tokenizer, renderer = await _start(engine, checkpoint, template)
     try:
-        gateway = create_app(config, replica, tokenizer, renderer=renderer, defaults=checkpoint.generation)
+        gateway = create_app(
+            config, replica, tokenizer, renderer=renderer, defaults=checkpoint.generation, tool_format=tool_format
+        )
         port = listener.getsockname()[1]
         await serve_http(
             gateway,
             config,
             listener,
-            on_started=lambda: announce(replica.spec, config.served_model_name, url_of(config.host, port)),
+            on_started=lambda: announce(replica.spec, config.served_model_name, url_of(config.host, port), tool_format),
         )
     finally:
         if renderer is not None:
@@ -140,9 +150,8 @@ async def _start(
             async with asyncio.TaskGroup() as starting:
                 replica = starting.create_task(ProcessReplica.start(engine, on_loading=on_loading))
                 tokenizer = await asyncio.to_thread(Tokenizer.from_source, checkpoint.tokenizer)
-                source = template or checkpoint.tokenizer.chat_template
-                if source is not None:
-                    renderer = ConfinedTemplate(source, checkpoint.tokenizer.named_tokens, markup=tokenizer.markup)
+                if template is not None:
+                    renderer = ConfinedTemplate(template, checkpoint.tokenizer.named_tokens, markup=tokenizer.markup)
                     await renderer.start()
         except BaseExceptionGroup as bundle:
             if renderer is not None:
@@ -156,7 +165,7 @@ def url_of(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def announce(spec: EngineSpec, name: str, url: str) -> None:
+def announce(spec: EngineSpec, name: str, url: str, tool_format: "Format | None") -> None:
     """What was decided, where it listens, and a line that works."""
     print(
         f"model      {name} ({spec.family}, {spec.dtype}, precision {spec.precision}, "
@@ -167,6 +176,7 @@ def announce(spec: EngineSpec, name: str, url: str) -> None:
         f"KV pool    {spec.kv_blocks} blocks of {spec.block_size} tokens in {spec.kv_dtype}, "
         f"{spec.kv_bytes / 2**30:.2f} GiB as it fills"
     )
+    print(f"tools      {'no format known' if tool_format is None else tool_format.name}")
     print(f"step       {spec.max_step_tokens} tokens, {spec.threads} threads")
     print(f"version    policy {spec.policy_version}, numerics {spec.numerics_id}")
     for choice in spec.kernels:

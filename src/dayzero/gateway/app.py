@@ -21,12 +21,14 @@ from dayzero.gateway.errors import reply_to
 from dayzero.gateway.generate import Generator
 from dayzero.gateway.metrics import Metrics
 from dayzero.gateway.middleware import Authenticate, BoundBody, ErrorBoundary, Exchanges
+from dayzero.gateway.reading import Reader
 from dayzero.gateway.service import TextService
 from dayzero.gateway.views.chat import ChatEncoder, ChatRenderer, ChatView
 from dayzero.gateway.views.completions import CompletionView
 from dayzero.gateway.views.health import HealthView, MetricsView, ReadyView, VersionView
 from dayzero.gateway.views.models import ModelsView, ModelView
 from dayzero.gateway.views.tokens import DetokenizeView, TokenizeView
+from dayzero.grammar.format import Format
 from dayzero.router.replica import Replica
 from dayzero.text.tokenizer import Tokenizer
 from dayzero.version import __version__
@@ -51,13 +53,15 @@ def create_app(
     *,
     renderer: ChatRenderer | None,
     defaults: GenerationDefaults,
+    tool_format: Format | None = None,
     secret: bytes | None = None,
     clock: Clock | None = None,
 ) -> Gateway:
     """Build a gateway in front of a replica that has started.
 
-    renderer   the model's chat template; None: it has none, and chat is refused
-    secret     of the deployment, for the prefix-cache salts; None: drawn, so no other process shares a prefix
+    renderer     the model's chat template; None: it has none, and chat is refused
+    tool_format  how the model writes reasoning and calls; None: it writes text
+    secret       of the deployment, for the prefix-cache salts; None: drawn, so no other process shares a prefix
     """
     clock = clock or SystemClock()
     admission = Admission(config.max_in_flight)
@@ -72,7 +76,7 @@ def create_app(
         clock=clock,
         secret=secret or secrets.token_bytes(32),
     )
-    endpoints = _endpoints(service, ChatEncoder(service, renderer), metrics)
+    endpoints = _endpoints(service, ChatEncoder(service, renderer), Reader(tool_format, tokenizer), metrics)
     api = _routed(endpoints)
     app: ASGIApp = BoundBody(api, config.limits.body_bytes)
     app = Authenticate(app, config.api_keys)
@@ -96,11 +100,13 @@ def create_app(
     return Gateway(Exchanges(app, clock, metrics), admission, routes)
 
 
-def _endpoints(service: TextService, encoder: ChatEncoder, metrics: Metrics) -> dict[tuple[str, str], ASGIApp]:
+def _endpoints(
+    service: TextService, encoder: ChatEncoder, reader: Reader, metrics: Metrics
+) -> dict[tuple[str, str], ASGIApp]:
     """What serves each method and path."""
     models = ModelsView(service)
     return {
-        ("POST", "/v1/chat/completions"): ChatView(service, encoder),
+        ("POST", "/v1/chat/completions"): ChatView(service, encoder, reader),
         ("POST", "/v1/completions"): CompletionView(service),
         ("GET", "/v1/models"): models,
         ("GET", "/v1/models/{model:path}"): ModelView(models),

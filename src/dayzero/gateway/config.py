@@ -13,6 +13,7 @@ class Limits:
     body_bytes        counted while it streams in; Content-Length is not trusted
     json_containers   arrays and objects: each costs many times the bytes that it takes in a body
     choices           `n`, for each of the prompts
+    schema_bytes      of the JSON Schema of one tool or answer
     chars_per_token   a text longer than this many characters for each token of the context is not even tokenized
     head_read_s       time for a client to deliver its headers, and to say anything on a new connection
     body_read_s       time for a client to deliver its body
@@ -31,6 +32,8 @@ class Limits:
     stop_chars: int = 256
     stop_token_ids: int = 128
     logit_biases: int = 1024
+    tools: int = 128
+    schema_bytes: int = 64 * 2**10
     chars_per_token: int = 128
 
 

@@ -33,7 +33,6 @@ HARMLESS = frozenset(
     {
         "metadata",
         "moderation",
-        "parallel_tool_calls",
         "prediction",
         "prompt_cache_key",
         "prompt_cache_options",

@@ -62,6 +62,7 @@ class Usage:
     prompt_tokens: int
     output_tokens: int
     cached_tokens: int
+    reasoning_tokens: int = 0
 
 
 class Generator:
@@ -146,4 +147,5 @@ def usage_of(work: Work, streams: Sequence[ChoiceStream]) -> Usage:
         prompt_tokens=work.prompt_tokens,
         output_tokens=sum(stream.num_tokens for stream in streams),
         cached_tokens=sum(stream.cached_tokens for stream in streams[:: work.num_choices]),
+        reasoning_tokens=sum(stream.num_reasoning_tokens for stream in streams),
     )

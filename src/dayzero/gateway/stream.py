@@ -1,14 +1,18 @@
-"""The one event stream of a choice: token events become pieces of text, log-probs and an end.
+"""The one event stream of a choice: token events become parts of an answer, log-probs and an end.
 
 A plain answer is this stream, collected. The result does not depend on how tokens were spread over events.
 """
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dayzero.core.events import FinishReason, Logprob, TokenEvent
 from dayzero.errors import InternalError
 from dayzero.gateway.errors import DeadlinePassed
+from dayzero.gateway.reading import Reading
+from dayzero.grammar.parts import Part, Text, joined
+from dayzero.grammar.window import Marker, Piece
 from dayzero.text.detokenizer import Detokenizer
 from dayzero.text.stop import StopMatcher
 from dayzero.text.tokenizer import Tokenizer
@@ -35,10 +39,15 @@ class Delta:
     """
 
     index: int
-    text: str
+    parts: Sequence[Part] = ()
     finish: str | None = None
     scored: list[Scored] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """Of the answer itself: without reasoning and calls."""
+        return "".join([part.text for part in self.parts if isinstance(part, Text)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +57,7 @@ class StreamRules:
     scored           log-probs were asked for
     score_end        the end-of-sequence token has a log-prob too, though it is no text: completions, not chat
     show_stop        the stop string, and the text of a stop token, are part of the output
+    reading          what is reasoning and what is a call; None: all of it is text. No stop string ends reasoning
     """
 
     stops: tuple[str, ...] = ()
@@ -55,6 +65,7 @@ class StreamRules:
     skip_special: bool = True
     scored: bool = False
     score_end: bool = False
+    reading: Reading | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +83,15 @@ class Echo:
 class ChoiceStream:
     """One choice of one prompt. `push` each event in order, until `is_finished`.
 
-    num_tokens      tokens generated, up to the one that completed a stop string or ended the sequence
-    cached_tokens   prompt tokens that the engine had in its cache
+    num_tokens            tokens generated, up to the one that completed a stop string or ended the sequence
+    num_reasoning_tokens  those of them that the model thought with
+    cached_tokens         prompt tokens that the engine had in its cache
     """
 
     def __init__(self, index: int, tokenizer: Tokenizer, rules: StreamRules, echo: Echo | None = None) -> None:
         self.index = index
         self.num_tokens = 0
+        self.num_reasoning_tokens = 0
         self.cached_tokens = 0
         self.is_finished = False
         self._tokenizer = tokenizer
@@ -87,6 +100,9 @@ class ChoiceStream:
         self._offset = 0 if echo is None else len(echo.text)
         self._detokenizer = Detokenizer(tokenizer, skip_special=rules.skip_special)
         self._matcher = StopMatcher(rules.stops, include_stop=rules.show_stop)
+        self._parser = rules.reading.parser() if rules.reading is not None else None
+        self._marker_of = rules.reading.marker_of if rules.reading is not None else {}
+        self._markers: deque[tuple[int, Marker]] = deque()  # where those start that the matcher has not let out yet
         self._unreported: list[int] = []  # tokens since the last delta
         self._produced = 0  # characters that came out of the detokenizer
         self._withheld: list[tuple[int, int, Logprob]] = []  # start, end, log-prob of tokens whose text is not out
@@ -98,50 +114,96 @@ class ChoiceStream:
         if event.cached_tokens is not None:
             self.cached_tokens = event.cached_tokens
         echo = self._take_echo(event)
-        if self._rules.stops or self._rules.scored:
-            text, scored, count = self._push_singly(event)
+        if self._rules.stops or self._rules.scored or self._parser is not None:
+            parts, scored, count = self._push_singly(event)
         else:
-            text, scored, count = self._push_together(event)
+            parts, scored, count = self._push_together(event)
         self.num_tokens += count
         finish = self._finish(event)
         if echo is not None:
-            text = echo.text + text
+            parts = joined([Text(echo.text), *parts])
             scored = echo.scored + scored
         token_ids = self._unreported + event.tokens[:count] if self._unreported else event.tokens[:count]
-        if not text and finish is None and not scored:
+        if not parts and finish is None and not scored:
             self._unreported = token_ids
             return None
         self._unreported = []
-        return Delta(self.index, text, finish, scored, token_ids)
+        return Delta(self.index, parts, finish, scored, token_ids)
 
-    def _push_together(self, event: TokenEvent) -> tuple[str, list[Scored], int]:
+    def _push_together(self, event: TokenEvent) -> tuple[list[Part], list[Scored], int]:
         """The hot path: nothing depends on which token ends where."""
         tokens = event.tokens
         if event.finish is None:
-            return self._detokenizer.push(tokens), [], len(tokens)
-        shown = self._without_end(event)
-        return self._detokenizer.push(shown) + self._detokenizer.finish(), [], len(tokens)
+            text = self._detokenizer.push(tokens)
+        else:
+            text = self._detokenizer.push(self._without_end(event)) + self._detokenizer.finish()
+        return [Text(text)] if text else [], [], len(tokens)
 
-    def _push_singly(self, event: TokenEvent) -> tuple[str, list[Scored], int]:
+    def _push_singly(self, event: TokenEvent) -> tuple[list[Part], list[Scored], int]:
         """Token by token, so that a stop string ends the choice at the same token however they came."""
-        parts: list[str] = []
+        parts: list[Part] = []
         scored: list[Scored] = []
         num_shown = len(self._without_end(event))
         for i, token in enumerate(event.tokens):
             start = self._produced
-            text = self._detokenizer.push((token,)) if i < num_shown else ""
-            self._produced += len(text)
-            parts.append(self._matcher.push(text))
+            self.num_reasoning_tokens += self._is_reasoning
+            if i < num_shown:
+                parts += self._shown(self._pieces(token))
             if event.logprobs is not None and (i < num_shown or self._rules.score_end):
                 self._withheld.append((start, self._produced, event.logprobs[i]))
             if self._matcher.is_stopped:
-                return "".join(parts), scored + self._release(), i + 1
+                return joined([*parts, *self._ended()]), scored + self._release(), i + 1
             scored += self._release()
         if event.finish is not None:
-            parts.append(self._matcher.push(self._detokenizer.finish()))
-            parts.append(self._matcher.finish())
+            rest = self._detokenizer.finish()
+            parts += self._shown([rest] if rest else [])
+            parts += self._read(self._cut(self._matcher.finish()))
+            parts += self._ended()
             scored += self._release(is_last=True)
-        return "".join(parts), scored, len(event.tokens)
+        return joined(parts), scored, len(event.tokens)
+
+    @property
+    def _is_reasoning(self) -> bool:
+        return self._parser is not None and self._parser.is_reasoning
+
+    def _pieces(self, token: int) -> list[Piece]:
+        """What a token brings: text, or a marker, which ends whatever character was under way."""
+        marker = self._marker_of.get(token)
+        text = self._detokenizer.push((token,)) if marker is None else self._detokenizer.finish()
+        pieces: list[Piece] = [text] if text else []
+        return pieces if marker is None else [*pieces, marker]
+
+    def _shown(self, pieces: Iterable[Piece]) -> list[Part]:
+        """The parts that pieces complete, once no stop string can begin in them."""
+        parts: list[Part] = []
+        for piece in pieces:
+            if isinstance(piece, Marker):
+                self._markers.append((self._produced, piece))
+            self._produced += len(piece)
+            let = self._matcher.release if self._is_reasoning else self._matcher.push
+            parts += self._read(self._cut(let(piece)))
+        return parts
+
+    def _cut(self, text: str) -> Iterator[Piece]:
+        """Text that the matcher let out, with its markers as such again; what is left of a marker is dropped."""
+        start, end = self._matcher.released - len(text), self._matcher.released
+        while self._markers and self._markers[0][0] < end:
+            at, marker = self._markers.popleft()
+            if at > start:
+                yield text[: at - start]
+            if at + len(marker) <= end:
+                yield marker
+            text, start = text[at + len(marker) - start :], at + len(marker)
+        if text:
+            yield text
+
+    def _read(self, pieces: Iterable[Piece]) -> list[Part]:
+        if self._parser is None:
+            return [Text(piece) for piece in pieces]
+        return self._parser.push(list(pieces))
+
+    def _ended(self) -> list[Part]:
+        return [] if self._parser is None else self._parser.finish()
 
     def _without_end(self, event: TokenEvent) -> list[int]:
         """The tokens that are text: an end-of-sequence or stop token is not, unless it was asked for."""

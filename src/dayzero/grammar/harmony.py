@@ -120,8 +120,8 @@ class HarmonyParser:
         self._buffer = ""
         self._body: _Prose | _Call | None = _Prose(Reasoning) if starts_in_reasoning else None
 
-    def feed(self, text: str) -> list[Part]:
-        self._buffer += text
+    def push(self, pieces: Sequence[str]) -> list[Part]:
+        self._buffer += "".join(pieces)
         parts: list[Part] = []
         while self._read_header(parts) if self._body is None else self._read_body(self._body, parts):
             pass

@@ -1,5 +1,6 @@
 """The one event stream of an answer: what a model wrote, by what it is. Every API is a view of these values."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -42,3 +43,19 @@ class CallEnded:
 
 
 Part = Text | Reasoning | CallStarted | CallArguments | CallEnded
+
+
+def joined(parts: Iterable[Part]) -> list[Part]:
+    """With neighbours of one kind made one."""
+    found: list[Part] = []
+    for part in parts:
+        last = found[-1] if found else None
+        if isinstance(part, Text) and isinstance(last, Text):
+            found[-1] = Text(last.text + part.text)
+        elif isinstance(part, Reasoning) and isinstance(last, Reasoning):
+            found[-1] = Reasoning(last.text + part.text)
+        elif isinstance(part, CallArguments) and isinstance(last, CallArguments) and part.index == last.index:
+            found[-1] = CallArguments(part.index, last.text + part.text)
+        else:
+            found.append(part)
+    return found

@@ -52,6 +52,14 @@ class StopMatcher:
         self.released += cut
         return buffer[:cut]
 
+    def release(self, text: str) -> str:
+        """The text, in which no stop counts, after what was withheld: none is under way any more."""
+        if self.matched is not None:
+            return ""
+        buffer, self._held = self._held + text, ""
+        self.released += len(buffer)
+        return buffer
+
     def finish(self) -> str:
         """The rest of the text, now that no more will come."""
         if self.matched is not None:

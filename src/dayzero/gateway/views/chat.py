@@ -10,7 +10,6 @@ from starlette.types import Receive, Scope, Send
 
 from dayzero.core.sampling import MAX_LOGPROBS, check_prompt
 from dayzero.errors import RequestError
-from dayzero.gateway.errors import UnsupportedParameter
 from dayzero.gateway.fields import (
     HARMLESS,
     NEUTRAL,
@@ -22,20 +21,25 @@ from dayzero.gateway.fields import (
 )
 from dayzero.gateway.generate import Prompt, Usage
 from dayzero.gateway.parse import FieldRules
+from dayzero.gateway.reading import Reader
 from dayzero.gateway.service import TextService
 from dayzero.gateway.stream import Delta, Scored, StreamRules
+from dayzero.gateway.tools import tool_use
 from dayzero.gateway.views.format import finite, token_bytes_and_text, usage_object
+from dayzero.grammar.parts import CallArguments, CallEnded, CallStarted, Part, Reasoning, Text
 from dayzero.text.chat import encode_rendering
 from dayzero.text.conversation import Conversation, Rendering, conversation
 from dayzero.text.tokenizer import Tokenizer
 
 
 class ChatRequest(GenerationFields, frozen=True, kw_only=True):
-    """The fields that have an effect. `tools` are accepted beside `tool_choice` "none", which asks for none of them.
+    """The fields that have an effect.
 
     max_completion_tokens   wins over max_tokens, its older name
     logprobs                report the chosen tokens; `top_logprobs` alternatives with each
     chat_template_kwargs    values for the template's own variables, of a short list
+    reasoning_effort        one of these variables, by its own name
+    include_reasoning       false: think, but do not show it
     """
 
     messages: list[dict[str, Any]]
@@ -47,6 +51,9 @@ class ChatRequest(GenerationFields, frozen=True, kw_only=True):
     chat_template_kwargs: dict[str, Any] | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning_effort: str | None = None
+    include_reasoning: bool | None = None
 
 
 RULES = FieldRules(
@@ -84,6 +91,7 @@ class ChatEncoder:
         self,
         messages: Sequence[Mapping[str, Any]],
         *,
+        tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool | None,
         continue_final_message: bool,
         variables: Mapping[str, Any],
@@ -101,6 +109,7 @@ class ChatEncoder:
             raise RequestError(f"too many messages: {len(messages)} (limit: {limits.messages})", param="messages")
         chat = conversation(
             messages,
+            tools=tools,
             add_generation_prompt=(
                 not continue_final_message if add_generation_prompt is None else add_generation_prompt
             ),
@@ -116,21 +125,25 @@ class ChatEncoder:
 class ChatView:
     """The endpoint."""
 
-    def __init__(self, service: TextService, encoder: ChatEncoder) -> None:
+    def __init__(self, service: TextService, encoder: ChatEncoder, reader: Reader) -> None:
         self._service = service
         self._encoder = encoder
+        self._reader = reader
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._service
         request = await service.read(scope, receive, ChatRequest, RULES)
         terms = terms_of(request, service.config.limits)
-        num_logprobs = check_request(request)
+        num_logprobs = num_logprobs_of(request)
+        use = tool_use(request.tools, request.tool_choice, request.parallel_tool_calls, service.config.limits)
+        self._reader.check(use)
         with service.admission.admit(terms.num_choices):
             tokens = await self._encoder.encode(
                 request.messages,
+                tools=request.tools,
                 add_generation_prompt=request.add_generation_prompt,
                 continue_final_message=bool(request.continue_final_message),
-                variables=request.chat_template_kwargs or {},
+                variables=variables_of(request),
             )
             check_prompt(tokens, service.replica.spec.vocab_size, param="messages")
             params = sampling_params(
@@ -152,23 +165,30 @@ class ChatView:
                 show_stop=bool(request.include_stop_str_in_output),
                 skip_special=request.skip_special_tokens is not False,
                 scored=num_logprobs is not None,
+                reading=self._reader.reading(use, tokens),
             )
             form = ChatFormat(
                 service,
                 num_choices=terms.num_choices,
                 include_usage=terms.include_usage,
                 is_scored=rules.scored,
+                shows_reasoning=request.include_reasoning is not False,
+                is_named=use.mode == "named",
                 prompt_token_ids=tokens if request.return_token_ids else None,
             )
             await service.answer([Prompt(tokens, params)], request, terms, rules, form, (scope, receive, send))
 
 
-def check_request(request: ChatRequest) -> int | None:
-    """Check what chat adds to the common fields, and return how many alternatives the log-probs want."""
-    if request.tools and request.tool_choice != "none":
-        raise UnsupportedParameter("tools")
-    if request.tool_choice not in (None, "none", "auto"):
-        raise UnsupportedParameter("tool_choice")
+def variables_of(request: ChatRequest) -> dict[str, Any]:
+    """What the template may ask for beside the messages."""
+    variables = dict(request.chat_template_kwargs or {})
+    if request.reasoning_effort is not None:
+        variables["reasoning_effort"] = request.reasoning_effort
+    return variables
+
+
+def num_logprobs_of(request: ChatRequest) -> int | None:
+    """How many alternatives the log-probs want; None: no log-probs."""
     if request.top_logprobs is not None:
         if not request.logprobs:
             raise RequestError("top_logprobs without logprobs", param="top_logprobs", hint="set logprobs to true")
@@ -181,7 +201,11 @@ def check_request(request: ChatRequest) -> int | None:
 
 
 class ChatFormat:
-    """Chat completions on the wire. The parts of a chunk that never change are encoded once."""
+    """Chat completions on the wire. The parts of a chunk that never change are encoded once.
+
+    shows_reasoning   otherwise what the model thought is left out
+    is_named          the one call that was asked for by its name ends with "stop", as OpenAI's does
+    """
 
     def __init__(
         self,
@@ -190,12 +214,17 @@ class ChatFormat:
         num_choices: int,
         include_usage: bool,
         is_scored: bool,
+        shows_reasoning: bool,
+        is_named: bool,
         prompt_token_ids: list[int] | None,
     ) -> None:
         self._tokenizer = service.tokenizer
         self._include_usage = include_usage
         self._is_scored = is_scored
+        self._shows_reasoning = shows_reasoning
+        self._is_named = is_named
         self._prompt_token_ids = prompt_token_ids
+        self._called: set[int] = set()  # choices with a complete call
         self._encode = msgspec.json.Encoder().encode
         self._envelope = {
             "id": f"chatcmpl-{secrets.token_hex(16)}",
@@ -217,29 +246,24 @@ class ChatFormat:
         return first + role + first_tail + b"".join(head + role + self._tail for head in others)
 
     def chunk(self, delta: Delta) -> bytes:
+        """An event for each part; the last of them carries the log-probs and token ids."""
+        said = [body for part in delta.parts if (body := self._part(part)) is not None]
+        if not said and (delta.scored or self._prompt_token_ids is not None):
+            said = [b'{"content":""}']
+        self._note_calls(delta)
         head = self._heads[delta.index]
-        event = b""
-        if delta.text or delta.scored or self._prompt_token_ids is not None:
+        events = [b'%s%s,"logprobs":null,"finish_reason":null}%s' % (head, body, self._tail) for body in said[:-1]]
+        if said:
             logprobs = self._encode(self._logprobs(delta.scored)) if delta.scored else b"null"
             token_ids = b""
             if self._prompt_token_ids is not None:
                 token_ids = b',"token_ids":' + self._encode(delta.token_ids)
-            event = b"".join(
-                (
-                    head,
-                    b'{"content":',
-                    self._encode(delta.text),
-                    b'},"logprobs":',
-                    logprobs,
-                    b',"finish_reason":null',
-                    token_ids,
-                    b"}",
-                    self._tail,
-                )
-            )
+            rest = (said[-1], b',"logprobs":', logprobs, b',"finish_reason":null', token_ids, b"}", self._tail)
+            events.append(head + b"".join(rest))
         if delta.finish is not None:
-            event += b'%s{},"logprobs":null,"finish_reason":"%s"}%s' % (head, delta.finish.encode(), self._tail)
-        return event
+            finish = self._finish_reason(delta.index, delta.finish).encode()
+            events.append(b'%s{},"logprobs":null,"finish_reason":"%s"}%s' % (head, finish, self._tail))
+        return b"".join(events)
 
     def closing(self, usage: Usage) -> bytes:
         if not self._include_usage:
@@ -259,15 +283,57 @@ class ChatFormat:
 
     def _choice(self, index: int, deltas: Sequence[Delta]) -> dict[str, Any]:
         scored = [entry for delta in deltas for entry in delta.scored]
+        for delta in deltas:
+            self._note_calls(delta)
+        finish = deltas[-1].finish
         choice: dict[str, Any] = {
             "index": index,
-            "message": {"role": "assistant", "content": "".join(delta.text for delta in deltas), "refusal": None},
+            "message": self._message([part for delta in deltas for part in delta.parts]),
             "logprobs": self._logprobs(scored) if self._is_scored else None,
-            "finish_reason": deltas[-1].finish,
+            "finish_reason": None if finish is None else self._finish_reason(index, finish),
         }
         if self._prompt_token_ids is not None:
             choice["token_ids"] = [token for delta in deltas for token in delta.token_ids]
         return choice
+
+    def _message(self, parts: Sequence[Part]) -> dict[str, Any]:
+        text = "".join(part.text for part in parts if isinstance(part, Text))
+        reasoning = "".join(part.text for part in parts if isinstance(part, Reasoning))
+        calls: list[dict[str, Any]] = []
+        for part in parts:
+            if isinstance(part, CallStarted):
+                calls.append(_call(part.name))
+            elif isinstance(part, CallArguments):
+                calls[part.index]["function"]["arguments"] += part.text
+        message: dict[str, Any] = {"role": "assistant", "content": text or (None if calls else ""), "refusal": None}
+        if reasoning and self._shows_reasoning:
+            message |= {"reasoning": reasoning, "reasoning_content": reasoning}
+        if calls:
+            message["tool_calls"] = calls
+        return message
+
+    def _part(self, part: Part) -> bytes | None:
+        """The delta of a chunk."""
+        match part:
+            case Text(text):
+                return b'{"content":%s}' % self._encode(text)
+            case Reasoning(text):
+                shown = self._encode(text)
+                return b'{"reasoning":%s,"reasoning_content":%s}' % (shown, shown) if self._shows_reasoning else None
+            case CallStarted(index, name):
+                return self._encode({"tool_calls": [{"index": index, **_call(name)}]})
+            case CallArguments(index, text):
+                return b'{"tool_calls":[{"index":%d,"function":{"arguments":%s}}]}' % (index, self._encode(text))
+            case CallEnded():
+                return None
+
+    def _note_calls(self, delta: Delta) -> None:
+        if any(isinstance(part, CallEnded) and part.is_complete for part in delta.parts):
+            self._called.add(delta.index)
+
+    def _finish_reason(self, index: int, finish: str) -> str:
+        """A complete call is a reason of its own, unless something else cut the output."""
+        return "tool_calls" if finish == "stop" and index in self._called and not self._is_named else finish
 
     def _logprobs(self, scored: Sequence[Scored]) -> dict[str, Any]:
         return {"content": [chat_logprob(self._tokenizer, entry) for entry in scored], "refusal": None}
@@ -284,3 +350,8 @@ def chat_logprob(tokenizer: Tokenizer, entry: Scored) -> dict[str, Any]:
             for token, logprob in entry.logprob.top
         ],
     }
+
+
+def _call(name: str) -> dict[str, Any]:
+    """A call without arguments yet; its id is drawn."""
+    return {"id": f"call_{secrets.token_hex(12)}", "type": "function", "function": {"name": name, "arguments": ""}}

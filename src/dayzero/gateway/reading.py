@@ -1,0 +1,81 @@
+"""How the outputs of a request are read: by which format, for which tools, and where they begin."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dayzero.errors import RequestError
+from dayzero.gateway.errors import UnsupportedParameter
+from dayzero.gateway.tools import ToolUse
+from dayzero.grammar.format import Format
+from dayzero.grammar.parser import Calls, OutputParser
+from dayzero.grammar.tools import Tool
+from dayzero.grammar.window import Marker
+from dayzero.text.tokenizer import Tokenizer
+
+_TAIL_TOKENS = 16  # of a prompt, in which a template may have begun the model's reasoning
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What every choice of a request is parsed by.
+
+    marker_of   the format's markers that are one token of this vocabulary, by its id
+    """
+
+    format: Format
+    tools: Sequence[Tool]
+    calls: Calls
+    parallel: bool
+    starts_in_reasoning: bool
+    marker_of: Mapping[int, Marker]
+
+    def parser(self) -> OutputParser:
+        """A new one, for one choice."""
+        return OutputParser(
+            self.format,
+            self.tools,
+            starts_in_reasoning=self.starts_in_reasoning,
+            marker_tokens=frozenset(self.marker_of.values()),
+            calls=self.calls,
+            parallel=self.parallel,
+        )
+
+
+class Reader:
+    """What is known of a model's outputs before any request: the format that it writes, None for plain text."""
+
+    def __init__(self, format: Format | None, tokenizer: Tokenizer) -> None:  # noqa: A002 - the word everywhere
+        self._format = format
+        self._tokenizer = tokenizer
+        markers = () if format is None else format.markers
+        self._marker_of = {tokenizer.markup[marker]: Marker(marker) for marker in markers if marker in tokenizer.markup}
+
+    def check(self, use: ToolUse) -> None:
+        """Refuse tools that nobody here knows how to call, and what is not enforced."""
+        if use.must_call:
+            raise UnsupportedParameter("tool_choice")
+        if use.tools and use.mode != "none" and self._format is None:
+            raise RequestError(
+                "this model's chat template has no tools",
+                param="tools",
+                hint="serve it with --tool-format, or set tool_choice to none",
+            )
+
+    def reading(self, use: ToolUse, prompt: Sequence[int]) -> Reading | None:
+        """How to read what follows a prompt; None: as plain text."""
+        if self._format is None:
+            return None
+        return Reading(
+            format=self._format,
+            tools=use.tools,
+            parallel=use.parallel,
+            calls="ignore" if not use.tools else "suppress" if use.mode == "none" else "parse",
+            starts_in_reasoning=self._opens_reasoning(prompt),
+            marker_of=self._marker_of,
+        )
+
+    def _opens_reasoning(self, prompt: Sequence[int]) -> bool:
+        if self._format is None or self._format.reasoning is None:
+            return False
+        tail = self._tokenizer.decode(prompt[-_TAIL_TOKENS:], skip_special=False)
+        return tail.rstrip().endswith(self._format.reasoning[0])

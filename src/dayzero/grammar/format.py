@@ -1,0 +1,52 @@
+"""What a model writes around its thoughts and its calls: one record for each format.
+
+The parser, the grammar of a call, and the check of a chat template are made of it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from dayzero.grammar.tools import Tool
+from dayzero.grammar.window import Reader, Window
+
+
+class Shape(Protocol):
+    """How calls are written, after what begins them."""
+
+    def read(self, window: Window, trigger: str, tools: Mapping[str, Tool]) -> Reader:
+        """All calls up to the end of what the trigger began. `trigger` "": they begin with the output itself."""
+        ...
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """Strings within calls that may be one token of a vocabulary; alone, outside of calls, they mean nothing."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Format:
+    """One format.
+
+    shape             of the calls
+    triggers          what calls begin with
+    bare              characters that calls may begin with instead, as the very first of an answer
+    reasoning         what stands before and after what a model thinks
+    closes_reasoning  a call may come before the end of reasoning, and ends it
+    forbidden         what a model must never write: the turns of others, and results of tools
+    template          a chat template that holds all of these speaks this format
+    """
+
+    name: str
+    shape: Shape
+    triggers: tuple[str, ...] = ()
+    bare: str = ""
+    reasoning: tuple[str, str] | None = None
+    closes_reasoning: bool = False
+    forbidden: tuple[str, ...] = ()
+    template: tuple[str, ...] = ()
+
+    @property
+    def markers(self) -> tuple[str, ...]:
+        """Every string that may be one token of a vocabulary."""
+        return tuple(dict.fromkeys((*self.triggers, *self.shape.marks, *(self.reasoning or ()))))

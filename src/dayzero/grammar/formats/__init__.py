@@ -1,0 +1,1 @@
+"""The tool formats of models, one file each; `registry` names them all."""

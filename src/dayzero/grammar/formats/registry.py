@@ -1,0 +1,35 @@
+"""Every format by its name, and which one a chat template speaks."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from dayzero.errors import ConfigError
+from dayzero.grammar.format import Format
+from dayzero.grammar.formats.deepseek_v31 import DEEPSEEK_V31
+from dayzero.grammar.formats.hermes import HERMES
+from dayzero.grammar.formats.llama3_json import LLAMA3_JSON
+from dayzero.grammar.formats.mistral import MISTRAL
+from dayzero.grammar.formats.mistral_json import MISTRAL_JSON
+from dayzero.grammar.formats.pythonic import PYTHONIC
+from dayzero.grammar.formats.qwen3_coder import QWEN3_CODER
+
+# In the order in which they are looked for: what holds another's strings and more comes before it.
+FORMATS: Mapping[str, Format] = MappingProxyType(
+    {found.name: found for found in (DEEPSEEK_V31, QWEN3_CODER, HERMES, MISTRAL, MISTRAL_JSON, PYTHONIC, LLAMA3_JSON)}
+)
+
+
+def format_of(chat_template: str) -> Format | None:
+    """The format that a template's text speaks; None if it is none of these."""
+    return next((one for one in FORMATS.values() if all(text in chat_template for text in one.template)), None)
+
+
+def chosen_format(name: str, chat_template: str) -> Format | None:
+    """A format by its name, None for "none", what the template speaks for "auto". ConfigError for another name."""
+    if name == "auto":
+        return format_of(chat_template)
+    if name == "none":
+        return None
+    if name not in FORMATS:
+        raise ConfigError(f"no such tool format: {name}", hint=f"known: auto, none, {', '.join(FORMATS)}")
+    return FORMATS[name]

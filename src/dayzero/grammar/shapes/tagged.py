@@ -1,0 +1,81 @@
+"""Calls whose arguments stand between tags, one by one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dayzero.grammar.tagged_object import TaggedObject, Tags
+from dayzero.grammar.tools import Tool
+from dayzero.grammar.window import (
+    Arguments,
+    End,
+    Malformed,
+    Markers,
+    Name,
+    Reader,
+    Window,
+    ahead,
+    literal,
+    more,
+    spaces,
+    until,
+)
+
+_MAX_NAME = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tagged:
+    """<begin>f<name end> keys and values <tags.end> <end>
+
+    begin         before each name; "": the trigger was it
+    name_end      after it; "": whatever tag comes next
+    section_end   after the last call of a trigger; "": after each `tags.end`
+    """
+
+    begin: str
+    name_end: str
+    tags: Tags
+    section_end: str = ""
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        return tuple(mark for mark in (self.section_end, self.tags.end) if mark)
+
+    def read(self, window: Window, trigger: str, tools: Mapping[str, Tool]) -> Reader:
+        begins = not self.begin
+        while True:
+            if not begins:
+                yield from spaces(window)
+                found = yield from ahead(window, *filter(None, (self.begin, self.section_end, trigger)))
+                if found == trigger:
+                    return  # another begins where this one's end is missing
+                window.take(len(found))
+                if found == self.section_end:
+                    return
+            yield from self._call(window, tools)
+            if not self.section_end:
+                return
+            begins = False
+
+    def _call(self, window: Window, tools: Mapping[str, Tool]) -> Reader:
+        nexts = (self.name_end,) if self.name_end else (self.tags.key_begin, self.tags.end)
+        ends = Markers(nexts, window.tokens)
+        name, _ = yield from until(window, ends, _MAX_NAME, keep=None if self.name_end else nexts)
+        name = name.strip()
+        if not name:
+            raise Malformed
+        yield Name(name)
+        tool = tools.get(name)
+        reader = TaggedObject(self.tags, {} if tool is None else tool.parameters)
+        while True:
+            said, count = reader.feed(window.text)
+            window.take(count)
+            if said:
+                yield Arguments(said)
+            if reader.is_broken:
+                raise Malformed
+            if reader.is_complete:
+                break
+            yield from more(window)
+        yield End()
+        yield from literal(window, self.tags.end)
