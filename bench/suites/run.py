@@ -5,6 +5,7 @@
 
 import argparse
 import sys
+from pathlib import Path
 
 from bench.suites.cases import ROOT, WHY_NOT, folder
 from bench.suites.counts import SUITES, keep, table
@@ -24,10 +25,16 @@ def main() -> None:
     print(table(counts))
     if args.store:
         keep(counts)
-        page = PAGE.read_text(encoding="utf-8")
-        before, _, rest = page.partition(BEGIN)
-        _, _, after = rest.partition(END)
-        PAGE.write_text(f"{before}{BEGIN}{table(counts)}\n{END}{after}", encoding="utf-8")
+        print_between(PAGE, (BEGIN, END), table(counts))
+
+
+def print_between(page: Path, marks: tuple[str, str], text: str) -> None:
+    """Replace what stands between two marks of a page."""
+    before, begin, rest = page.read_text(encoding="utf-8").partition(marks[0])
+    _, end, after = rest.partition(marks[1])
+    assert begin, marks
+    assert end, marks
+    page.write_text(f"{before}{begin}{text}\n{end}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":
