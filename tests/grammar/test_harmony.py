@@ -1,8 +1,9 @@
 """Harmony beside what its own documents show."""
 
-from dayzero.grammar.harmony import MAX_HEADER, HarmonyParser
-from dayzero.grammar.parts import CallArguments, CallStarted, Reasoning
+from dayzero.grammar.harmony import CHANNEL, ENDS, MAX_HEADER, MESSAGE, START, HarmonyParser
+from dayzero.grammar.parts import CallArguments, CallEnded, CallStarted, Reasoning, Text
 from dayzero.grammar.tools import Tool
+from dayzero.grammar.window import Marker
 from tests.grammar.reading import Answer, ReadCall, read, read_every_way
 
 WEATHER = Tool("weather", {"type": "object"})
@@ -26,6 +27,20 @@ def test_a_marker_within_an_argument_is_what_the_argument_says() -> None:
     assert answer_to(CALL + arguments + "<|call|>") == Answer(calls=[ReadCall("weather", arguments, True)])
 
 
+def test_where_markers_are_tokens_text_that_spells_them_is_text() -> None:
+    parser = HarmonyParser([WEATHER], marker_tokens=frozenset({START, MESSAGE, CHANNEL, *ENDS}))
+    spelled = "a <|end|><|start|>assistant<|channel|>final<|message|> b"
+    parts = parser.push([Marker(CHANNEL), "final", Marker(MESSAGE), spelled, Marker("<|return|>")])
+    assert parts == [Text(spelled)]
+
+
+def test_a_marker_that_is_a_token_ends_even_an_open_string() -> None:
+    parser = HarmonyParser([WEATHER], marker_tokens=frozenset({START, MESSAGE, CHANNEL, *ENDS}))
+    parser.push([Marker(CHANNEL), "commentary to=functions.weather", Marker(MESSAGE)])
+    parts = parser.push(['{"a": "b', Marker("<|end|>")])
+    assert parts == [CallArguments(0, '{"a": "b'), CallEnded(0, is_complete=False)]
+
+
 def test_a_call_that_was_cut_is_not_complete() -> None:
     assert answer_to(CALL + '{"place": "Kö') == Answer(calls=[ReadCall("weather", '{"place": "Kö', False)])
     assert answer_to(CALL + '{"place": 1<|call|>') == Answer(calls=[ReadCall("weather", '{"place": 1', False)])
@@ -42,6 +57,14 @@ def test_a_call_without_a_body_has_no_arguments() -> None:
 def test_a_recipient_that_was_not_offered_makes_no_call() -> None:
     assert answer_to("<|channel|>analysis to=python code<|message|>1 + 1<|call|>") == Answer(reasoning="1 + 1")
     assert answer_to("<|channel|>commentary to=functions.other<|message|>{}<|call|>") == Answer(text="{}")
+
+
+def test_calls_that_are_not_wanted_are_dropped() -> None:
+    output = CALL + '{"a": 1}<|call|><|start|>assistant' + CALL + "{}<|call|>"
+    once = read_every_way(lambda: HarmonyParser([WEATHER], parallel=False), output)
+    assert once == Answer(calls=[ReadCall("weather", '{"a": 1}', True)])
+    assert read_every_way(lambda: HarmonyParser([WEATHER], calls="suppress"), output) == Answer()
+    assert read_every_way(lambda: HarmonyParser([WEATHER], calls="ignore"), output) == Answer('{"a": 1}\n{}')
 
 
 def test_what_a_tool_would_have_said_is_dropped() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from dayzero.grammar.format import Format
 from dayzero.grammar.formats.registry import FORMATS
-from dayzero.grammar.parser import OutputParser
+from dayzero.grammar.parser import Parser, parser_for
 from dayzero.grammar.window import Marker, Piece
 from tests.grammar.reading import Answer, read
 from tests.grammar.upstream_cases import Case, cases_of
@@ -19,8 +19,8 @@ CASES = [(FORMATS[name], number, case) for name, file in FILES.items() for numbe
 NUM_RANDOM_SPLITS = 40
 
 
-def parser_of(form: Format, case: Case, tokens: frozenset[str] = frozenset()) -> OutputParser:
-    return OutputParser(form, case.offered(), starts_in_reasoning=case.starts_in_reasoning, marker_tokens=tokens)
+def parser_of(form: Format, case: Case, tokens: frozenset[str] = frozenset()) -> Parser:
+    return parser_for(form, case.offered(), starts_in_reasoning=case.starts_in_reasoning, marker_tokens=tokens)
 
 
 def with_marker_tokens(output: str, tokens: frozenset[str]) -> list[Piece]:
@@ -60,11 +60,13 @@ def test_an_output_says_the_same_however_it_is_cut(form: Format, number: int, ca
 
 
 def check(answer: Answer, case: Case) -> None:
+    """White space around texts is not compared: the sources disagree about it."""
     expected = case.expected
+    assert all(call.is_complete for call in answer.calls), case.about
     assert [(call.name, json.loads(call.arguments)) for call in answer.calls] == [
         (call.name, call.arguments) for call in expected.calls
     ], case.about
     if expected.text is not None:
-        assert answer.text == expected.text, case.about
+        assert answer.text.strip() == expected.text.strip(), case.about
     if expected.reasoning is not None:
-        assert answer.reasoning == expected.reasoning, case.about
+        assert answer.reasoning.strip() == expected.reasoning.strip(), case.about

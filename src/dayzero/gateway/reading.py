@@ -7,8 +7,8 @@ from dayzero.errors import RequestError
 from dayzero.gateway.errors import UnsupportedParameter
 from dayzero.gateway.tools import ToolUse
 from dayzero.grammar.format import Format
-from dayzero.grammar.parser import Calls, OutputParser
-from dayzero.grammar.tools import Tool
+from dayzero.grammar.parser import Parser, parser_for
+from dayzero.grammar.tools import Calls, Tool
 from dayzero.grammar.window import Marker
 from dayzero.text.tokenizer import Tokenizer
 
@@ -29,9 +29,9 @@ class Reading:
     starts_in_reasoning: bool
     marker_of: Mapping[int, Marker]
 
-    def parser(self) -> OutputParser:
+    def parser(self) -> Parser:
         """A new one, for one choice."""
-        return OutputParser(
+        return parser_for(
             self.format,
             self.tools,
             starts_in_reasoning=self.starts_in_reasoning,
@@ -78,4 +78,4 @@ class Reader:
         if self._format is None or self._format.reasoning is None:
             return False
         tail = self._tokenizer.decode(prompt[-_TAIL_TOKENS:], skip_special=False)
-        return tail.rstrip().endswith(self._format.reasoning[0])
+        return tail.rstrip().endswith(self._format.reasoning[0].rstrip())

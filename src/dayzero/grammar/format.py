@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from dayzero.grammar.shapes.messages import Messages
 from dayzero.grammar.tools import Tool
 from dayzero.grammar.window import Reader, Window
 
@@ -34,19 +35,21 @@ class Format:
     reasoning         what stands before and after what a model thinks
     closes_reasoning  a call may come before the end of reasoning, and ends it
     forbidden         what a model must never write: the turns of others, and results of tools
+    tokens            further strings within calls or thoughts that may be one token of a vocabulary
     template          a chat template that holds all of these speaks this format
     """
 
     name: str
-    shape: Shape
+    shape: Shape | Messages
     triggers: tuple[str, ...] = ()
     bare: str = ""
     reasoning: tuple[str, str] | None = None
     closes_reasoning: bool = False
     forbidden: tuple[str, ...] = ()
+    tokens: tuple[str, ...] = ()
     template: tuple[str, ...] = ()
 
     @property
     def markers(self) -> tuple[str, ...]:
         """Every string that may be one token of a vocabulary."""
-        return tuple(dict.fromkeys((*self.triggers, *self.shape.marks, *(self.reasoning or ()))))
+        return tuple(dict.fromkeys((*self.triggers, *self.shape.marks, *(self.reasoning or ()), *self.tokens)))

@@ -11,42 +11,39 @@ Source: openai/harmony, docs/format.md.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dayzero.grammar.json_object import JsonObject
 from dayzero.grammar.parts import CallArguments, CallEnded, CallStarted, Part, Reasoning, Text
-from dayzero.grammar.tools import Tool
+from dayzero.grammar.tools import Calls, Tool
+from dayzero.grammar.window import Markers, Piece, Window
 
 START, MESSAGE, CHANNEL = "<|start|>", "<|message|>", "<|channel|>"
 ENDS = ("<|end|>", "<|return|>", "<|call|>")
 MAX_HEADER = 512  # characters: a name has at most 64; what is longer is no header but text that lost its marker
 
 _HEADER_BEGINS = (START, CHANNEL, MESSAGE, "to=")
-_LONGEST = max(len(marker) for marker in (*ENDS, START, CHANNEL))
 _CHANNEL = re.compile(r"<\|channel\|>\s*(\w*)")
 _RECIPIENT = re.compile(r"(?:^|\s)to=([^\s<]+)")
 _ROLE = re.compile(r"<\|start\|>\s*([^\s<]*)")
-_HEADER_ENDS = re.compile("|".join(re.escape(marker) for marker in (MESSAGE, *ENDS)))
-# A message may begin where the last one's end is missing.
-_BODY_ENDS = re.compile("|".join(re.escape(marker) for marker in (*ENDS, START, CHANNEL)))
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What stands before a body. `rest` is what follows the last thing that was understood."""
+    """What stands before a body. `size` is how far it was understood, in characters."""
 
     role: str
     channel: str
     recipient: str
-    rest: str
+    size: int
 
     @classmethod
     def read(cls, text: str) -> "Header":
         found = [pattern.search(text) for pattern in (_ROLE, _CHANNEL, _RECIPIENT)]
         role, channel, recipient = (match[1] if match is not None else "" for match in found)
-        rest = text[max((match.end() for match in found if match is not None), default=0) :]
-        return cls(role or "assistant", channel, recipient, rest)
+        size = max((match.end() for match in found if match is not None), default=0)
+        return cls(role or "assistant", channel, recipient, size)
 
     @staticmethod
     def has_begun(text: str) -> bool:
@@ -59,7 +56,7 @@ class Header:
         return text.startswith(_HEADER_BEGINS) or any(first.startswith(text) for first in _HEADER_BEGINS)
 
 
-NO_HEADER = Header(role="assistant", channel="", recipient="", rest="")
+NO_HEADER = Header(role="assistant", channel="", recipient="", size=0)
 
 
 class _Prose:
@@ -111,55 +108,75 @@ class HarmonyParser:
 
     A recipient that is no offered tool makes no call: its body is what its channel says. A message for the assistant,
     or of another role, is what a tool would have said; the model made it up, and it is dropped.
+
+    calls           "suppress": calls are read and dropped; "ignore": nothing is a call
+    parallel        False: calls after the first are dropped
+    marker_tokens   markers that are one token in this vocabulary: spelt out, they are text
     """
 
-    def __init__(self, tools: Sequence[Tool], *, starts_in_reasoning: bool = False) -> None:
-        self._names = frozenset(tool.name for tool in tools)
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        *,
+        starts_in_reasoning: bool = False,
+        marker_tokens: frozenset[str] = frozenset(),
+        calls: Calls = "parse",
+        parallel: bool = True,
+    ) -> None:
+        self._names = frozenset(tool.name for tool in tools) if calls != "ignore" else frozenset()
+        self._calls = calls
+        self._parallel = parallel
+        self._window = Window(marker_tokens)
+        self._header_ends = Markers((MESSAGE, *ENDS), marker_tokens)
+        self._body_ends = Markers((*ENDS, START, CHANNEL), marker_tokens)  # a message's own end may be missing
         self._num_calls = 0
         self._spoken: set[type[Part]] = set()  # the kinds that earlier messages were of
-        self._buffer = ""
         self._body: _Prose | _Call | None = _Prose(Reasoning) if starts_in_reasoning else None
 
-    def push(self, pieces: Sequence[str]) -> list[Part]:
-        self._buffer += "".join(pieces)
+    @property
+    def is_reasoning(self) -> bool:
+        return isinstance(self._body, _Prose) and self._body.kind is Reasoning
+
+    def push(self, pieces: Iterable[Piece]) -> list[Part]:
+        self._window.push(pieces)
         parts: list[Part] = []
         while self._read_header(parts) if self._body is None else self._read_body(self._body, parts):
             pass
         return parts
 
     def finish(self) -> list[Part]:
-        """The rest, now that no more will come."""
-        parts: list[Part] = []
-        if self._body is None and not Header.has_begun(self._buffer):
-            self._open(NO_HEADER, self._buffer, parts)
+        """The rest, now that no more will come. A header that was cut says nothing."""
+        self._window.is_final = True
+        if self._body is None and not Header.has_begun(self._window.text):
+            self._open(NO_HEADER, 0, [])
+        parts = self.push(())
         if self._body is not None:
-            parts += self._body.feed(self._buffer)
             self._close(self._body, parts)
-        self._buffer = ""
         return parts
 
     def _read_header(self, parts: list[Part]) -> bool:
         """Whether a body was begun."""
-        buffer = self._buffer
-        if not buffer.strip():
+        text = self._window.text
+        if not text.strip():
             return False
-        if not Header.may_begin(buffer):
-            return self._open(NO_HEADER, buffer, parts)
-        marker = _HEADER_ENDS.search(buffer, 0, MAX_HEADER)
-        if marker is not None and marker[0] == MESSAGE:
-            return self._open(Header.read(buffer[: marker.start()]), buffer[marker.end() :], parts)
-        if marker is None and len(buffer) < MAX_HEADER:
+        if not Header.may_begin(text):
+            return self._open(NO_HEADER, 0, parts)
+        found = self._window.find(self._header_ends)
+        if found.marker == MESSAGE and found.at <= MAX_HEADER:
+            return self._open(Header.read(text[: found.at]), found.at + len(MESSAGE), parts)
+        if found.marker is None and found.at <= MAX_HEADER:
             return False
         # A header that lost its `<|message|>`: what follows the last thing understood is the body.
-        cut = MAX_HEADER if marker is None else marker.start()
-        header = Header.read(buffer[:cut])
-        return self._open(header, header.rest + buffer[cut:], parts)
+        header = Header.read(text[: min(found.at, MAX_HEADER)])
+        return self._open(header, header.size, parts)
 
-    def _open(self, header: Header, rest: str, parts: list[Part]) -> bool:
-        """Begin the body that the header announces, which goes on in `rest`."""
-        self._buffer = rest
+    def _open(self, header: Header, size: int, parts: list[Part]) -> bool:
+        """Begin the body that the header announces, which begins after `size` characters."""
+        self._window.take(size)
         name = header.recipient.removeprefix("functions.")
-        if header.role != "assistant" or header.recipient == "assistant":
+        is_full = self._num_calls > 0 and not self._parallel
+        is_unwanted = name in self._names and (is_full or self._calls == "suppress")
+        if is_unwanted or header.role != "assistant" or header.recipient == "assistant":
             self._body = _Prose(None)
         elif name in self._names:
             parts.append(CallStarted(self._num_calls, name))
@@ -171,20 +188,17 @@ class HarmonyParser:
         return True
 
     def _read_body(self, body: _Prose | _Call, parts: list[Part]) -> bool:
-        """Whether the body ended, or a marker turned out to be part of it."""
-        marker = _BODY_ENDS.search(self._buffer)
-        if marker is None:
-            cut = len(self._buffer) - _held(self._buffer)
-            parts += body.feed(self._buffer[:cut])
-            self._buffer = self._buffer[cut:]
+        """Whether a marker was found, and with it perhaps the body's end."""
+        found = self._window.find(self._body_ends)
+        parts += body.feed(self._window.take(found.at))
+        if found.marker is None:
             return False
-        parts += body.feed(self._buffer[: marker.start()])
-        if body.is_in_string:
-            parts += body.feed(marker[0])
-        else:
-            self._close(body, parts)
-        is_read = self._body is not None or marker[0] in ENDS
-        self._buffer = self._buffer[marker.end() if is_read else marker.start() :]
+        if body.is_in_string and found.marker not in self._body_ends.as_tokens:
+            parts += body.feed(self._window.take(len(found.marker)))
+            return True
+        self._close(body, parts)
+        if found.marker in ENDS:
+            self._window.take(len(found.marker))
         return True
 
     def _close(self, body: _Prose | _Call, parts: list[Part]) -> None:
@@ -192,10 +206,3 @@ class HarmonyParser:
         if isinstance(body, _Prose) and body.kind is not None and body.has_spoken:
             self._spoken.add(body.kind)
         self._body = None
-
-
-def _held(text: str) -> int:
-    """The length of the longest end of `text` that a marker may begin with."""
-    at = text.rfind("<", max(0, len(text) - _LONGEST + 1))
-    suffix = text[at:] if at >= 0 else ""
-    return len(suffix) if any(marker.startswith(suffix) for marker in (*ENDS, START, CHANNEL)) else 0

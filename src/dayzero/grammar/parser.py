@@ -5,15 +5,48 @@ a call whose tool is not known, or white space that would be dropped beside one.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from functools import partial
+from typing import Protocol
 
 from dayzero.grammar.format import Format
+from dayzero.grammar.harmony import HarmonyParser
 from dayzero.grammar.parts import CallArguments, CallEnded, CallStarted, Part, Reasoning, Text, joined
-from dayzero.grammar.tools import Tool
+from dayzero.grammar.shapes.messages import Messages
+from dayzero.grammar.tools import Calls, Tool
 from dayzero.grammar.window import Arguments, End, Malformed, Markers, Name, Piece, Reader, Truncated, Window
 
-Calls = Literal["parse", "suppress", "ignore"]
 _BREAKS = "\r\n"
+
+
+class Parser(Protocol):
+    """Reads one output. `is_reasoning`: the next character belongs to reasoning, as far as is known."""
+
+    @property
+    def is_reasoning(self) -> bool: ...
+
+    def push(self, pieces: Sequence[Piece]) -> list[Part]:
+        """The parts that these pieces complete."""
+        ...
+
+    def finish(self) -> list[Part]:
+        """What was held back, now that the output has ended."""
+        ...
+
+
+def parser_for(
+    format: Format,  # noqa: A002 - what it is called everywhere
+    tools: Sequence[Tool],
+    *,
+    starts_in_reasoning: bool = False,
+    marker_tokens: frozenset[str] = frozenset(),
+    calls: Calls = "parse",
+    parallel: bool = True,
+) -> Parser:
+    """A new parser of one output in this format. The arguments are those of `OutputParser`."""
+    make = HarmonyParser if isinstance(format.shape, Messages) else partial(OutputParser, format)
+    return make(
+        tools, starts_in_reasoning=starts_in_reasoning, marker_tokens=marker_tokens, calls=calls, parallel=parallel
+    )
 
 
 class OutputParser:
@@ -39,14 +72,16 @@ class OutputParser:
         parallel: bool = True,
     ) -> None:
         self.is_reasoning = starts_in_reasoning and format.reasoning is not None
+        assert not isinstance(format.shape, Messages), f"{format.name} is read by HarmonyParser"
         self._format = format
+        self._shape = format.shape
         self._tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
         self._calls = calls
         self._parallel = parallel
         self._window = Window(marker_tokens)
         begin, end = format.reasoning or ("", "")
         triggers = () if calls == "ignore" else format.triggers
-        self._in_text = Markers((*triggers, *(format.shape.marks if triggers else ()), begin, end), marker_tokens)
+        self._in_text = Markers((*triggers, *(self._shape.marks if triggers else ()), begin, end), marker_tokens)
         self._in_reasoning = Markers((begin, end, *(triggers if format.closes_reasoning else ())), marker_tokens)
         self._triggers = frozenset(triggers)
         self._reader: Reader | None = None
@@ -137,7 +172,7 @@ class OutputParser:
         window.taken = []
         window.take(len(trigger))
         self._has_called = False
-        self._reader = self._format.shape.read(window, trigger, self._tools)
+        self._reader = self._shape.read(window, trigger, self._tools)
 
     def _read_call(self, parts: list[Part]) -> bool:
         """Go on reading; False if more of the output is needed."""

@@ -2,6 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
+
+# "suppress": calls are read and dropped; "ignore": nothing is a call.
+Calls = Literal["parse", "suppress", "ignore"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,17 +5,44 @@ from types import MappingProxyType
 
 from dayzero.errors import ConfigError
 from dayzero.grammar.format import Format
+from dayzero.grammar.formats.deepseek_v3 import DEEPSEEK_V3
 from dayzero.grammar.formats.deepseek_v31 import DEEPSEEK_V31
+from dayzero.grammar.formats.deepseek_v32 import DEEPSEEK_V32
+from dayzero.grammar.formats.gemma4 import GEMMA4
+from dayzero.grammar.formats.glm import GLM
+from dayzero.grammar.formats.harmony import HARMONY
 from dayzero.grammar.formats.hermes import HERMES
+from dayzero.grammar.formats.kimi_k2 import KIMI_K2
 from dayzero.grammar.formats.llama3_json import LLAMA3_JSON
+from dayzero.grammar.formats.minimax_m2 import MINIMAX_M2
 from dayzero.grammar.formats.mistral import MISTRAL
 from dayzero.grammar.formats.mistral_json import MISTRAL_JSON
+from dayzero.grammar.formats.phi4_mini import PHI4_MINI
 from dayzero.grammar.formats.pythonic import PYTHONIC
 from dayzero.grammar.formats.qwen3_coder import QWEN3_CODER
 
 # In the order in which they are looked for: what holds another's strings and more comes before it.
 FORMATS: Mapping[str, Format] = MappingProxyType(
-    {found.name: found for found in (DEEPSEEK_V31, QWEN3_CODER, HERMES, MISTRAL, MISTRAL_JSON, PYTHONIC, LLAMA3_JSON)}
+    {
+        found.name: found
+        for found in (
+            HARMONY,
+            DEEPSEEK_V32,
+            DEEPSEEK_V3,
+            DEEPSEEK_V31,
+            KIMI_K2,
+            GLM,
+            MINIMAX_M2,
+            GEMMA4,
+            PHI4_MINI,
+            QWEN3_CODER,
+            HERMES,
+            MISTRAL,
+            MISTRAL_JSON,
+            PYTHONIC,
+            LLAMA3_JSON,
+        )
+    }
 )
 
 

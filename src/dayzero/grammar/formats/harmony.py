@@ -1,0 +1,22 @@
+"""gpt-oss.
+
+    <|channel|>analysis<|message|>…<|end|><|start|>assistant<|channel|>final<|message|>…<|return|>
+    <|channel|>commentary to=functions.f <|constrain|>json<|message|>{…}<|call|>
+
+Source: openai/harmony, docs/format.md.
+"""
+
+from dayzero.grammar.format import Format
+from dayzero.grammar.shapes.messages import Messages
+
+HARMONY = Format(
+    name="harmony",
+    shape=Messages(
+        start="<|start|>",
+        channel="<|channel|>",
+        constrain="<|constrain|>",
+        message="<|message|>",
+        ends=("<|end|>", "<|return|>", "<|call|>"),
+    ),
+    template=("<|channel|>", "<|message|>", "to="),
+)
