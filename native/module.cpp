@@ -128,8 +128,10 @@ NB_MODULE(_native, m) {
 
     nb::class_<Program>(m, "Program")
         .def("__init__",
-             [](Program* p, ThreadPool& pool, const std::string& isa) { new (p) Program(pool, isa_named(isa)); },
-             "pool"_a, "isa"_a, nb::keep_alive<1, 2>())
+             [](Program* p, ThreadPool& pool, const std::string& isa, bool poisoned) {
+                 new (p) Program(pool, isa_named(isa), poisoned);
+             },
+             "pool"_a, "isa"_a, "poisoned"_a = false, nb::keep_alive<1, 2>())
         .def("buffer", &Program::add_buffer, "width"_a)
         .def("address", [](Program& p, int id) { return reinterpret_cast<uintptr_t>(p.buffer(id).row(0)); }, "buffer"_a)
         .def_prop_ro("num_ops", &Program::num_ops)
@@ -195,8 +197,10 @@ NB_MODULE(_native, m) {
         .def_ro("top_logprobs", &Answers::top_logprobs);
     nb::class_<Vocabulary>(m, "Vocabulary")
         .def("__init__",
-             [](Vocabulary* v, ThreadPool& pool, const std::string& isa) { new (v) Vocabulary(pool, isa_named(isa)); },
-             "pool"_a, "isa"_a, nb::keep_alive<1, 2>())
+             [](Vocabulary* v, ThreadPool& pool, const std::string& isa, bool poisoned) {
+                 new (v) Vocabulary(pool, isa_named(isa), poisoned);
+             },
+             "pool"_a, "isa"_a, "poisoned"_a = false, nb::keep_alive<1, 2>())
         .def(
             "answer",
             [](Vocabulary& v, uintptr_t logits, int size, nb::bytes asked) {

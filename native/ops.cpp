@@ -156,6 +156,8 @@ class Linear final : public Op {
         if (rows_of(step, rows_) > kAlone) packed_.reserve(rows_of(step, rows_) * row_bytes_);
     }
 
+    void poison() override { packed_.poison(); }
+
     int64_t scratch_bytes(const Step& step) const override {
         return gathered_bytes() + std::min(kAlone, rows_of(step, rows_)) * row_bytes_;
     }
@@ -280,6 +282,8 @@ class Attention final : public Op {
               const float* biases)
         : isa_(p.isa()), num_threads_(p.num_threads()), qkv_(p.buffer(qkv)), out_(p.buffer(out)), scale_(scale),
           window_(window), queries_(num_heads / pool.shape.num_kv_heads), pool_(pool), biases_(biases) {}
+
+    void poison() override { found_.poison(); }
 
     int64_t scratch_bytes(const Step&) const override {
         return attend_scratch_bytes(kRows * queries_, pool_.shape.head_dim);

@@ -22,6 +22,10 @@ void AlignedBytes::reserve(int64_t bytes) {
     size_ = bytes;
 }
 
+void AlignedBytes::poison() const {
+    if (size_) std::memset(data_, 0xff, static_cast<size_t>(size_));
+}
+
 int Program::add_buffer(int width) {
     buffers_.push_back(std::make_unique<Buffer>(width));
     rows_ = 0;
@@ -40,6 +44,9 @@ void Program::read(const int32_t* flat, int64_t length) {
         rows_ = 0;  // until all of them have it
         for (auto& buffer : buffers_) buffer->bytes.reserve(rows * buffer->width * 4);
         rows_ = rows;
+    }
+    if (poisoned_) {
+        for (auto& buffer : buffers_) buffer->bytes.poison();
     }
 }
 
@@ -103,10 +110,12 @@ void Program::start(int first, int stop, int64_t* ends_ns) {
         ops_[i]->next.store(0, std::memory_order_relaxed);
         ops_[i]->prepare(step_);
         for (auto& scratch : scratch_) scratch.reserve(ops_[i]->scratch_bytes(step_));
+        if (poisoned_) ops_[i]->poison();
     }
     pool_.run([this, first, stop, ends_ns](int thread) {
         const Worker worker{thread, pool_, scratch_[thread].data()};
         for (int i = first; i < stop; ++i) {
+            if (poisoned_) scratch_[thread].poison();
             ops_[i]->run(step_, worker);
             if (i + 1 < stop || ends_ns) pool_.barrier();
             if (ends_ns && thread == 0) ends_ns[i] = now_ns();

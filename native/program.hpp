@@ -22,6 +22,7 @@ class AlignedBytes {
     uint8_t* data() const { return data_; }
     int64_t size() const { return size_; }
     void reserve(int64_t bytes);  // what was there is lost
+    void poison() const;          // every byte 0xff: NaN in float32 and bfloat16, -1 in whole numbers
     AlignedBytes() = default;
     ~AlignedBytes();
     AlignedBytes(const AlignedBytes&) = delete;
@@ -54,6 +55,8 @@ class Op {
     // Called before the threads start, where memory may still run out: check the step, and grow what depends on it.
     virtual void prepare(const Step&) {}
     virtual int64_t scratch_bytes(const Step&) const { return 0; }
+    // Poison what the op has of its own beside scratch; called after `prepare`.
+    virtual void poison() {}
 
     std::atomic<int> next{0};  // item of work that nobody has taken
 
@@ -68,7 +71,10 @@ class Op {
 
 class Program {
   public:
-    Program(ThreadPool& pool, const Isa& isa) : pool_(pool), isa_(isa), scratch_(pool.size()) {}
+    // poisoned: for tests. Buffers are poisoned when a step is read, scratch and what ops keep before each op, so that
+    // what reads a value which nobody wrote since then finds NaN, where it would find what an earlier step left.
+    Program(ThreadPool& pool, const Isa& isa, bool poisoned = false)
+        : pool_(pool), isa_(isa), poisoned_(poisoned), scratch_(pool.size()) {}
     Program(const Program&) = delete;
     Program& operator=(const Program&) = delete;
 
@@ -93,6 +99,7 @@ class Program {
 
     ThreadPool& pool_;
     const Isa& isa_;
+    const bool poisoned_;
     std::vector<AlignedBytes> scratch_;
     std::vector<std::unique_ptr<Buffer>> buffers_;
     std::vector<std::unique_ptr<Op>> ops_;

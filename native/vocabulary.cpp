@@ -308,6 +308,7 @@ Answers Vocabulary::answer(const float* logits, int size, const Asked* asked, in
     const auto work = [&](int thread) {
         const Scratch scratch(scratch_[thread].data(), size);
         for (int r; (r = next.fetch_add(1, std::memory_order_relaxed)) < rows;) {
+            if (poisoned_) scratch_[thread].poison();
             const float* row = logits + static_cast<int64_t>(r) * size;
             int32_t& token = answers.tokens[r];
             token = asked[r].token == kDrawn ? token_of(*isa_.vocabulary, row, size, asked[r], scratch) : asked[r].token;

@@ -72,7 +72,9 @@ struct Answers {
 
 class Vocabulary {
   public:
-    Vocabulary(ThreadPool& pool, const Isa& isa) : pool_(pool), isa_(isa), scratch_(pool.size()) {}
+    // poisoned: scratch is, before each row (program.hpp)
+    Vocabulary(ThreadPool& pool, const Isa& isa, bool poisoned = false)
+        : pool_(pool), isa_(isa), poisoned_(poisoned), scratch_(pool.size()) {}
     Vocabulary(const Vocabulary&) = delete;
     Vocabulary& operator=(const Vocabulary&) = delete;
 
@@ -82,6 +84,7 @@ class Vocabulary {
   private:
     ThreadPool& pool_;
     const Isa& isa_;
+    const bool poisoned_;
     std::vector<AlignedBytes> scratch_;
 };
 

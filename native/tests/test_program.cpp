@@ -1,4 +1,5 @@
-// A layer of every op, replayed for random steps: the same bits on any number of threads, whole or op by op.
+// A layer of every op, replayed for random steps: the same bits on any number of threads, whole or op by op, and on
+// poisoned memory.
 
 #include <algorithm>
 
@@ -50,8 +51,8 @@ struct Recorded {
     Program program;
     int logits;
 
-    Recorded(const Model& model, ThreadPool& pool, const Isa& isa)
-        : kv(static_cast<size_t>(kBlocks * kShape.block() / 2), kNanBf16), program(pool, isa) {
+    Recorded(const Model& model, ThreadPool& pool, const Isa& isa, bool poisoned = false)
+        : kv(static_cast<size_t>(kBlocks * kShape.block() / 2), kNanBf16), program(pool, isa, poisoned) {
         Program& p = program;
         const int x = p.add_buffer(kWidth), normed = p.add_buffer(kWidth), qkv = p.add_buffer(model.qkv->features);
         const int mixed = p.add_buffer(kHeads * kHeadDim), gate_up = p.add_buffer(2 * kInner);
@@ -130,7 +131,7 @@ void test_program(int rounds) {
         for (int threads = 2; threads <= 4; ++threads) {
             ThreadPool pool(threads, 20);
             for (const auto how : {Recorded::How::kWhole, Recorded::How::kOpByOp, Recorded::How::kTimed}) {
-                Recorded recorded(model, pool, *isa);
+                Recorded recorded(model, pool, *isa, how != Recorded::How::kTimed);
                 for (size_t s = 0; s < steps.size(); ++s) {
                     const auto out = recorded.run(steps[s], how);
                     CHECK(out.size() == logits[s].size());

@@ -1,4 +1,8 @@
-"""One model's weights, engines of any size around them, and the loop that all engines must agree with."""
+"""One model's weights, engines of any size around them, and the loop that all engines must agree with.
+
+Memory is poisoned: blocks hold NaN before they are first held and from when they are freed, and so do the buffers of
+a native step before it writes them. Whoever reads what is not theirs has other bits, or none that are finite.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -106,7 +110,7 @@ class Loaded:
         self.precision = precision
         self.max_context = max_context
         self.eos_token_ids = checkpoint.generation.eos_token_ids
-        self.kernels = choose(dtype, self.shape.heads, BLOCK_SIZE, torch.get_num_threads(), wish)
+        self.kernels = choose(dtype, self.shape.heads, BLOCK_SIZE, torch.get_num_threads(), wish, poisoned=True)
         self.kv_dtype = kv_dtype or dtype
         self.groups = self.family.groups(self.shape, head_bytes(self.shape.heads.head_dim, self.kv_dtype))
         self.weights = load(self.family, self.shape, checkpoint.tensors, dtype, self.kernels, precision=precision)
@@ -118,7 +122,14 @@ class Loaded:
 
     def engine(self, sizes: Sizes) -> Engine:
         """A fresh one: nothing cached, nothing running."""
-        cache = KVCache(self.groups, sizes.num_blocks, block_size=sizes.block_size, prefix_cache=sizes.prefix_cache)
+        store = self.store(sizes.num_blocks, sizes.block_size)
+        cache = KVCache(
+            self.groups,
+            sizes.num_blocks,
+            block_size=sizes.block_size,
+            prefix_cache=sizes.prefix_cache,
+            freed=store.poison,
+        )
         limits = SchedulerLimits(
             max_step_tokens=sizes.max_step_tokens,
             max_requests=sizes.max_requests,
@@ -126,7 +137,7 @@ class Loaded:
             eos_token_ids=frozenset(self.eos_token_ids),
         )
         clock = FakeClock()
-        runner = self._runner(sizes.num_blocks, sizes.block_size)
+        runner = self.runner(store, sizes.block_size)
         return Engine(Scheduler(limits, cache, clock), runner, clock, self._spec(sizes))
 
     def alone(self, submit: Submit) -> Answer:
@@ -134,7 +145,7 @@ class Loaded:
         size = BLOCK_SIZE
         most = len(submit.prompt) + submit.params.max_tokens
         blocks = list(range(1, -(-most // size) + 1))
-        runner = self._runner([len(blocks) + 1] * len(self.groups), size)
+        runner = self.runner(self.store([len(blocks) + 1] * len(self.groups), size), size)
         limits = SchedulerLimits(
             max_step_tokens=most,
             max_requests=1,
@@ -165,11 +176,15 @@ class Loaded:
         return Answer(tuple(request.output), finish, tuple(logprobs), tuple(prompt_logprobs))
 
     def store(self, num_blocks: Sequence[int], block_size: int) -> KVStore:
-        """A fresh one."""
-        return KVStore(self.groups, num_blocks, block_size, self.shape.heads, self.kv_dtype)
+        """A fresh one, poisoned but for the null block, which nobody ever writes."""
+        store = KVStore(self.groups, num_blocks, block_size, self.shape.heads, self.kv_dtype)
+        for group, count in enumerate(num_blocks):
+            for block in range(1, count):
+                store.poison(group, block)
+        return store
 
-    def _runner(self, num_blocks: Sequence[int], block_size: int) -> ModelRunner:
-        store = self.store(num_blocks, block_size)
+    def runner(self, store: KVStore, block_size: int) -> ModelRunner:
+        """Of steps over these blocks."""
         model = bind(self.family, self.weights, self.kernels, store, self.groups, block_size)
         return ModelRunner(model, eos_token_ids=self.eos_token_ids)
 

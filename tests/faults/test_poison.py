@@ -32,7 +32,7 @@ SIZES = Sizes(num_blocks=(40, 40), max_step_tokens=24)
 
 
 class Poisoned(Loaded):
-    """A model with the poison in it, whose free blocks hold NaN before the first request.
+    """A model with the poison in it.
 
     The head keeps its own copy of the poisoned row, so POISON can be sampled.
     """
@@ -43,12 +43,6 @@ class Poisoned(Loaded):
         table[POISON] = value
         self.weights = replace(self.weights, embedding=table)
         self._answers = {}
-
-    def store(self, num_blocks, block_size):
-        store = super().store(num_blocks, block_size)
-        for layer in (layer for group in self.groups for layer in group.layers):
-            store.layer(layer)[1:] = torch.nan  # not the null block, which nobody ever writes
-        return store
 
     def alone(self, submit):
         """Computed once for each request."""

@@ -14,14 +14,20 @@ WISHES = ("auto", "native", "torch")
 
 
 def choose(
-    dtype: torch.dtype, heads: HeadLayout, block_size: int, num_threads: int, wish: str = "auto"
+    dtype: torch.dtype,
+    heads: HeadLayout,
+    block_size: int,
+    num_threads: int,
+    wish: str = "auto",
+    *,
+    poisoned: bool = False,
 ) -> Kernels | NativeKernels:
-    """The kernels of an engine. Raises ConfigError for native ones that cannot serve it."""
+    """The kernels of an engine, native ones poisoned if tests want it. Raises ConfigError if such cannot serve it."""
     if wish not in WISHES:
         raise ConfigError(f"kernels not known: {wish}", hint="known: " + ", ".join(WISHES))
     why_not = why_not_native(dtype, heads, block_size, wish)
     if not why_not:
-        return NativeKernels(num_threads)
+        return NativeKernels(num_threads, poisoned=poisoned)
     if wish == "native":
         raise ConfigError(f"native kernels cannot serve this model here: {why_not}", hint="leave out --kernels native")
     kernels = select(dtype, heads)

@@ -3,6 +3,8 @@
 Knows nothing of tokens, prefixes or tensors: a block is a number, and is free when nobody holds it.
 """
 
+from collections.abc import Callable
+
 BlockId = int
 NULL_BLOCK: BlockId = 0  # never allocated: padding and table entries that left a window point to it
 
@@ -13,8 +15,10 @@ class BlockPool:
     Invariant: a block is on the free list exactly if its count is 0; the null block is on neither side.
     """
 
-    def __init__(self, num_blocks: int) -> None:
+    def __init__(self, num_blocks: int, freed: Callable[[BlockId], None] | None = None) -> None:
+        """freed: told of each block that becomes free."""
         assert num_blocks >= 1, num_blocks
+        self._freed = freed
         self._counts = [0] * num_blocks
         self._free = list(range(num_blocks - 1, NULL_BLOCK, -1))
 
@@ -55,6 +59,8 @@ class BlockPool:
         counts[block] -= 1
         if not counts[block]:
             self._free.append(block)
+            if self._freed is not None:
+                self._freed(block)
         return counts[block]
 
     def check(self) -> None:

@@ -14,8 +14,9 @@ Knows no request, no tokens and no tensors.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from dayzero.core.prefix import BlockKey
 from dayzero.errors import ConfigError
@@ -43,15 +44,27 @@ class KVCache:
     """
 
     def __init__(
-        self, groups: Sequence[CacheGroup], num_blocks: Sequence[int], *, block_size: int, prefix_cache: bool
+        self,
+        groups: Sequence[CacheGroup],
+        num_blocks: Sequence[int],
+        *,
+        block_size: int,
+        prefix_cache: bool,
+        freed: Callable[[int, BlockId], None] | None = None,
     ) -> None:
-        """num_blocks   of each group, the null block included"""
+        """
+        num_blocks   of each group, the null block included
+        freed        told of each block that nobody holds or knows any more, with the index of its group
+        """
         assert groups, "a model without cache groups"
         assert len(groups) == len(num_blocks), (len(groups), len(num_blocks))
         self.groups = tuple(groups)
         self.block_size = block_size
         self.has_prefix_cache = prefix_cache
-        self._caches = tuple(PrefixCache(BlockPool(count)) for count in num_blocks)
+        self._caches = tuple(
+            PrefixCache(BlockPool(count, partial(freed, index) if freed else None))
+            for index, count in enumerate(num_blocks)
+        )
         self._pairs = tuple(zip(self.groups, self._caches, strict=True))
         self._full = [cache for group, cache in self._pairs if group.kind is CacheKind.FULL]
         self._windows = [(group, cache) for group, cache in self._pairs if group.kind is CacheKind.WINDOW]

@@ -15,6 +15,8 @@ from dayzero.kernels.attention import HeadLayout
 from dayzero.kernels.kv_format import head_elements
 from dayzero.kv.groups import CacheGroup
 
+POISON_BYTE = 0xFF  # NaN in every dtype that is made of such bytes
+
 
 class KVStore:
     """[B, S, 2, G, X] for each layer (`kernels.kv_format`). Memory is committed by the system as blocks are touched."""
@@ -28,6 +30,7 @@ class KVStore:
         dtype: torch.dtype,
     ) -> None:
         assert len(groups) == len(num_blocks), (len(groups), len(num_blocks))
+        self._groups = tuple(groups)
         self._layers: dict[int, Tensor] = {}
         width = head_elements(heads.head_dim, dtype)
         for group, blocks in zip(groups, num_blocks, strict=True):
@@ -43,6 +46,14 @@ class KVStore:
         at = torch.tensor(blocks)
         for layer in layers:
             self._layers[layer].index_fill_(0, at, 0)
+
+    def poison(self, group: int, block: int) -> None:
+        """Fill a block that nobody holds with NaN, or codes with a scale of NaN, so that no result survives reading it.
+
+        For tests: as `freed` of a KVCache, this finds what reads a block after it was given back.
+        """
+        for layer in self._groups[group].layers:
+            self._layers[layer][block].view(torch.uint8).fill_(POISON_BYTE)
 
 
 def _zeros(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -1,4 +1,4 @@
-"""Rows that are fed to a program as they are, and the rows in which something is not finite."""
+"""Rows that are fed to a program as they are, the rows in which something is not finite, and poison."""
 
 import pytest
 import torch
@@ -10,11 +10,12 @@ from tests.kernels.native.replay import Machine, draw, rows_step, same_bits
 WIDTH = 37
 
 
-def doubling(machine: Machine) -> tuple[NativeProgram, Symbol, Symbol]:
+def doubling(machine: Machine, *, poisoned: bool = False) -> tuple[NativeProgram, Symbol, Symbol]:
     tape = Tape()
     x = tape.symbol(WIDTH, "tokens")
     out = x + x
-    return machine.program(tape, [x, out]), x, out
+    kept = [x, out]
+    return NativeProgram(machine.native, machine.pool, machine.instruction_set, tape, kept, poisoned=poisoned), x, out
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 33, 128])
@@ -50,3 +51,19 @@ def test_rows_that_are_not_finite_are_found(machine: Machine, bad: float) -> Non
     assert program.rows_not_finite(x) == [2, 5, 8]
     program.feed(x, values.data_ptr(), 5)
     assert program.rows_not_finite(x) == [2]
+
+
+@pytest.mark.parametrize("poisoned", [False, True])
+def test_what_a_step_did_not_write_is_what_an_earlier_one_left_unless_it_is_poisoned(
+    machine: Machine, poisoned: bool
+) -> None:
+    program, x, out = doubling(machine, poisoned=poisoned)
+    values = draw(9, WIDTH)
+    program.feed(x, values.data_ptr(), 9)
+    program.run()
+    assert torch.equal(program.view(out, 9), 2 * values)
+    program.read(rows_step(9))  # and nobody writes x
+    program.run()
+    left = program.view(out, 9)
+    assert bool(left.isnan().all()) == poisoned
+    assert torch.equal(left, 2 * values) != poisoned

@@ -52,9 +52,14 @@ def obstacle(dtype: torch.dtype, heads: HeadLayout, block_size: int) -> str:
 
 
 class NativeKernels:
-    """One pool of threads and the code for one instruction set: the named one, or the best that can run here."""
+    """One pool of threads and the code for one instruction set: the named one, or the best that can run here.
 
-    def __init__(self, num_threads: int, instruction_set: str | None = None, *, spin_us: int = SPIN_US) -> None:
+    poisoned  for tests: memory that a step reads before it writes it holds NaN (native/program.hpp)
+    """
+
+    def __init__(
+        self, num_threads: int, instruction_set: str | None = None, *, spin_us: int = SPIN_US, poisoned: bool = False
+    ) -> None:
         native, (best, why_not) = module(), best_instruction_set()
         assert native is not None, why_not
         name = instruction_set or best
@@ -64,6 +69,7 @@ class NativeKernels:
         self._instruction_set = name
         self._why = "asked for" if instruction_set else "the best instruction set that this processor has"
         self._pool = native.ThreadPool(num_threads, spin_us)
+        self._poisoned = poisoned
 
     @property
     def num_threads(self) -> int:
@@ -123,11 +129,11 @@ class NativeKernels:
 
     def vocabulary(self) -> NativeVocabulary:
         """What makes tokens of logits."""
-        return NativeVocabulary(self._native, self._pool, self._instruction_set)
+        return NativeVocabulary(self._native, self._pool, self._instruction_set, poisoned=self._poisoned)
 
     def program(self, tape: Tape, kept: Sequence[Symbol]) -> NativeProgram:
         """What was recorded, ready to run; `kept` can be read afterwards."""
-        return NativeProgram(self._native, self._pool, self._instruction_set, tape, kept)
+        return NativeProgram(self._native, self._pool, self._instruction_set, tape, kept, poisoned=self._poisoned)
 
 
 def _address(tensor: Tensor | None) -> int:

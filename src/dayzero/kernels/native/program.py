@@ -19,11 +19,21 @@ from dayzero.kernels.native.recorder import Instruction, Plan, Symbol, Tape, ass
 class NativeProgram:
     """Ops, their buffers, and the symbols that can be read and written from outside."""
 
-    def __init__(self, native: Any, pool: Any, instruction_set: str, tape: Tape, kept: Sequence[Symbol]) -> None:
+    def __init__(
+        self,
+        native: Any,
+        pool: Any,
+        instruction_set: str,
+        tape: Tape,
+        kept: Sequence[Symbol],
+        *,
+        poisoned: bool = False,
+    ) -> None:
+        """poisoned: what a step has not written itself is NaN, so that no result survives reading it; for tests."""
         instructions = fuse(tape.instructions)
         buffer_of = assign_buffers(instructions, tape.widths, [symbol.index for symbol in kept])
         self._native = native
-        self._program = native.Program(pool, instruction_set)
+        self._program = native.Program(pool, instruction_set, poisoned)
         self._widths = tape.widths
         self._held: list[Tensor] = []
         numbers: dict[int, int] = {}

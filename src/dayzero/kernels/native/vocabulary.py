@@ -16,11 +16,11 @@ class NativeVocabulary:
     DOUBTFUL    that of a row which rounding could decide: the caller's to answer
     """
 
-    def __init__(self, native: Any, pool: Any, instruction_set: str) -> None:
+    def __init__(self, native: Any, pool: Any, instruction_set: str, *, poisoned: bool = False) -> None:
         self.NOT_FINITE: int = native.NOT_FINITE
         self.DOUBTFUL: int = native.DOUBTFUL
         self._drawn: int = native.DRAWN
-        self._vocabulary: Any = native.Vocabulary(pool, instruction_set)
+        self._vocabulary: Any = native.Vocabulary(pool, instruction_set, poisoned)
 
     def drawn(
         self,
