@@ -28,6 +28,7 @@ PARTS: Mapping[str, Sequence[str]] = {
     "wire": ("bench/bench_serve.py", "--only", "wire"),
     "start": ("bench/bench_serve.py", "--only", "start"),
     "memory": ("bench/bench_serve.py", "--only", "memory"),
+    "gap": ("bench/bench_gap.py",),
     "recorded": ("bench/bench_recorded.py", "--only", "recorded"),
     "rows": ("bench/bench_recorded.py", "--only", "rows"),
     "roof": ("-m", "bench.peers.roof"),

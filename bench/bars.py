@@ -62,6 +62,7 @@ def rows(lines: Sequence[Line]) -> Iterator[Row]:
     yield from _roofs(lines)
     yield from _best_of_each(lines)
     yield from _rows_of_a_step(lines)
+    yield from _gaps(lines)
     yield from _sampled(lines)
     yield from _fidelity(lines)
     yield from _process(lines)
@@ -171,6 +172,20 @@ def _rows_of_a_step(lines: Sequence[Line]) -> Iterator[Row]:
         yield Row(title, bar, ratio(samples["16 rows of one sequence"], one), f"16 sequences of 1 row: {others}")
     if not found:
         yield Row("a step of 16 rows over one of 1", Bar(at_most=1.5), None)
+
+
+def _gaps(lines: Sequence[Line]) -> Iterator[Row]:
+    """What overlapping a step with the next could win at most."""
+    for requests in (1, 8, 32):
+        title = f"135M, {requests} request{'s' * (requests > 1)}, as-stored, share of a step outside the forward pass"
+        for samples in _samples(of(lines, "gap", requests=requests, precision="as-stored")):
+            outside = [1 - forward for forward in samples["forward"]]
+            sampling = statistics.median(samples["sampling"])
+            beside = f"of {_median(samples['step_us'])} us; sampling {sampling:.2g} of the step"
+            yield Row(title, Bar(), interval(outside), beside)
+            break
+        else:
+            yield Row(title, Bar(), None)
 
 
 def _sampled(lines: Sequence[Line]) -> Iterator[Row]:
