@@ -47,6 +47,7 @@ def test_a_call_that_was_cut_is_not_complete() -> None:
 
 
 def test_arguments_that_are_no_object_are_not_complete() -> None:
+    assert answer_to(CALL + '{"a": (b)}<|call|>') == Answer(calls=[ReadCall("weather", '{"a": (b)}', False)])
     assert answer_to(CALL + "Köln}<|call|>") == Answer(calls=[ReadCall("weather", "Köln}", False)])
 
 

@@ -26,6 +26,16 @@ def test_what_does_not_begin_with_a_brace_is_never_complete() -> None:
     assert not json.is_in_string
 
 
+@pytest.mark.parametrize("text", ['{"a": 1<|end|>', '{"a": <b>}', '{"a": [1, (2)]}'])
+def test_what_json_has_nowhere_breaks_it_and_stays_unread(text: str) -> None:
+    for cut in range(len(text)):
+        json = JsonObject()
+        first = json.feed(text[:cut])
+        assert text[first + json.feed(text[first:]) :].startswith(("<", "("))
+        assert json.is_broken
+        assert not json.is_complete
+
+
 def test_a_string_is_known_to_be_open() -> None:
     json = JsonObject()
     json.feed('{"a": "b\\')

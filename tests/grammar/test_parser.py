@@ -10,8 +10,9 @@ import pytest
 from dayzero.grammar.format import Format
 from dayzero.grammar.formats.registry import FORMATS
 from dayzero.grammar.parser import Parser, parser_for
+from dayzero.grammar.tools import Tool
 from dayzero.grammar.window import Marker, Piece
-from tests.grammar.reading import Answer, read
+from tests.grammar.reading import Answer, ReadCall, read, read_every_way
 from tests.grammar.upstream_cases import Case, cases_of
 
 FILES = {name: name.replace("-", "_").replace(".", "") for name in FORMATS}
@@ -57,6 +58,15 @@ def test_an_output_says_the_same_however_it_is_cut(form: Format, number: int, ca
         assert read(parser_of(form, case), pieces) == answer, pieces
     tokens = frozenset(form.markers)
     assert read(parser_of(form, case, tokens), with_marker_tokens(case.output, tokens)) == answer
+
+
+def test_a_call_that_breaks_off_does_not_take_the_next_one_with_it() -> None:
+    broken = '<|tool_call_begin|>functions.a:0<|tool_call_argument_begin|>{"x": 1<|tool_call_end|>'
+    whole = '<|tool_call_begin|>functions.b:1<|tool_call_argument_begin|>{"y": 2}<|tool_call_end|>'
+    output = f"<|tool_calls_section_begin|>{broken}{whole}<|tool_calls_section_end|>"
+    tools = [Tool("a", {}), Tool("b", {})]
+    answer = read_every_way(lambda: parser_for(FORMATS["kimi-k2"], tools), output)
+    assert answer == Answer(calls=[ReadCall("a", '{"x": 1', False), ReadCall("b", '{"y": 2}', True)])
 
 
 def check(answer: Answer, case: Case) -> None:

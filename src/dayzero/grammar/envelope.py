@@ -96,6 +96,8 @@ def _object(window: Window) -> Reader:
         if text:
             said.append(text)
             yield Arguments(text)
+        if reader.is_broken:
+            raise Malformed
         if reader.is_complete:
             break
         yield from more(window)

@@ -87,7 +87,8 @@ class _Call:
 
     def feed(self, text: str) -> list[Part]:
         text = text.lstrip() if self._is_empty else text
-        text = text[: self._object.feed(text)]
+        end = self._object.feed(text)
+        text = text if self._object.is_broken else text[:end]  # broken or not, it is what the tool was sent
         self._is_empty = self._is_empty and not text
         return [CallArguments(self._index, text)] if text else []
 

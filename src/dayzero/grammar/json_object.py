@@ -2,7 +2,8 @@
 
 import re
 
-_MARKS = re.compile(r'["{}\[\]]')
+# Outside of strings: what opens and closes, and what no JSON has there, such as the marker that ends a call.
+_MARKS = re.compile(r'["{}\[\]]|[^\s\w:,.+-]')
 _IN_STRING = re.compile(r'["\\]')
 
 
@@ -10,6 +11,7 @@ class JsonObject:
     """Counts braces outside of strings. Bytes of the object pass through untouched; it may be invalid in other ways.
 
     is_complete    whether its last brace has come; never, of what does not begin with a brace
+    is_broken      it is no JSON from here on, and nothing more of it is read
     is_in_string   whether the next character belongs to a string
     """
 
@@ -19,15 +21,17 @@ class JsonObject:
         self._is_escaped = False
         self.is_in_string = False
         self.is_complete = False
+        self.is_broken = False
 
     def feed(self, text: str, start: int = 0) -> int:
-        """Where the object's part of `text` ends, from `start` on: after its last brace, or at the end of the text."""
+        """Where the object's part of `text` ends, from `start` on: after its last brace, before what breaks it, or at
+        the end of the text."""
         if self._is_object is None and (first := text[start:].lstrip()[:1]):
             self._is_object = first == "{"
         if not self._is_object:
             return len(text)
         at = start
-        while at < len(text) and not self.is_complete:
+        while at < len(text) and not (self.is_complete or self.is_broken):
             if self._is_escaped:
                 self._is_escaped = False
                 at += 1
@@ -35,8 +39,8 @@ class JsonObject:
             mark = (_IN_STRING if self.is_in_string else _MARKS).search(text, at)
             if mark is None:
                 return len(text)
-            at = mark.end()
             self._see(mark[0])
+            at = mark.start() if self.is_broken else mark.end()
         return at
 
     def _see(self, mark: str) -> None:
@@ -46,6 +50,8 @@ class JsonObject:
             self.is_in_string = not self.is_in_string
         elif mark in "{[":
             self._depth += 1
+        elif mark not in "}]":
+            self.is_broken = True
         else:
             self._depth -= 1
             self.is_complete = self._depth <= 0
