@@ -6,6 +6,7 @@ pretokenizer  the pre-tokenizers that a GGUF names
 tokenizer     encode, decode, bytes of each token
 detokenizer   incremental text from tokens: any split of the tokens gives the same text
 stop          stop strings across any border
+collapse      whether an output has begun to repeat itself
 conversation  what a client's messages and tools look like to a template
 sandbox       the environment in which templates run
 veil          client text made recognisable in a rendering

@@ -1,0 +1,166 @@
+"""Whether an output has begun to repeat itself: one token over and over, or a tail of equal copies.
+
+Pure: told tokens and what each spells, it says how many of them are worth keeping. Knows nothing of requests, and
+takes copies for equal only if they are so token for token: a loop that counts up is no loop here. The longest copies
+that it finds have `_FAR_TOKENS` / 3 tokens.
+
+What repeats in honest output needs more copies than prose does: filler (blanks, digits, the strokes of tables and
+rules, one character drawn out) and table rows `FILLER_COPIES`, lines of fenced code `CODE_COPIES`.
+
+Sources: Knuth, Morris, Pratt 1977 (failure function); the shortest period of a tail with two copies is primitive (Fine
+and Wilf 1965), so that a run of dashes is a run, and not copies of a pair.
+"""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+SUSPECT_RUN = 2  # from here on a run may become a collapse
+FRAGMENT_RUN = 4  # a piece of a word does not follow itself so often
+WORD_RUN = 12
+FILLER_COPIES = 64
+PROSE_COPIES = 3
+CODE_COPIES = 8
+MIN_TOKENS = 48  # that the copies cover
+
+_PROBE_TOKENS = 32  # copies that cover 48 tokens, three at least, repeat as many one period earlier
+_NEAR_TOKENS, _NEAR_EVERY = 512, 8
+_FAR_TOKENS, _FAR_EVERY = 6144, 32
+_ID_BYTES = array("I").itemsize
+_FILLER = frozenset("|-_=+*#~.:/\\<>?0123456789—…·•,;[](){}\"'").union(map(chr, range(0x2500, 0x25A0)))
+_TABLE_RATIO = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class Collapse:
+    """A finding.
+
+    tier    0: one token in a row; 1: a tail of copies
+    keep    leading tokens of the output that are no part of the loop; of a run, its first token is kept
+    token   the first that went wrong
+    """
+
+    tier: int
+    keep: int
+    token: int
+
+
+class CollapseDetector:
+    """Watches one output. `push` each token in order, up to the first finding.
+
+    num_clean   leading tokens that no open run makes doubtful: what may be shown. Runs of filler are not doubted
+    """
+
+    def __init__(self) -> None:
+        self._ids = array("I")
+        self._spelt: list[bytes] = []
+        self._dropped = 0  # tokens before the first one that is still held
+        self._run = 0
+        self._run_limit = 0
+        self._line = b""  # the start of the line under way
+        self._in_fence = False
+        self.num_clean = 0
+
+    def push(self, token: int, spelt: bytes) -> Collapse | None:
+        """What this token, spelling these bytes, makes of the output."""
+        ids = self._ids
+        if ids and ids[-1] == token:
+            self._run += 1
+        else:
+            self._run, self._run_limit = 1, run_limit(spelt.decode(errors="replace"))
+        ids.append(token)
+        self._spelt.append(spelt)
+        self._read_lines(spelt)
+        count = self._dropped + len(ids)
+        if self._run >= self._run_limit:
+            return Collapse(0, count - self._run + 1, token)
+        is_doubted = self._run >= SUSPECT_RUN and self._run_limit < FILLER_COPIES
+        self.num_clean = count - self._run + 1 if is_doubted else count
+        if count % _NEAR_EVERY == 0:
+            far = count % _FAR_EVERY == 0
+            found = self._copies(_FAR_TOKENS if far else _NEAR_TOKENS)
+            if far:
+                self._forget()
+            return found
+        return None
+
+    def _copies(self, window: int) -> Collapse | None:
+        """The longest tail of enough copies within the last tokens."""
+        ids = self._ids[-window:]
+        if len(ids) < MIN_TOKENS or not _recurs(ids):
+            return None
+        lengths = periods(ids[::-1])
+        periodic = [(n, p) for n, p in enumerate(lengths, 1) if n >= MIN_TOKENS and n >= PROSE_COPIES * p and p > 1]
+        if not periodic:
+            return None
+        length, period = max(periodic)
+        if length // period < self._copies_needed(length, period):
+            return None
+        start = len(self._ids) - length
+        return Collapse(1, self._dropped + start, self._ids[start])
+
+    def _copies_needed(self, length: int, period: int) -> int:
+        copy = b"".join(self._spelt[-period:]).decode(errors="replace")
+        if is_filler(copy) or is_table(b"".join(self._spelt[-max(length, _PROBE_TOKENS) :]).decode(errors="replace")):
+            return FILLER_COPIES
+        return CODE_COPIES if self._in_fence else PROSE_COPIES
+
+    def _read_lines(self, spelt: bytes) -> None:
+        """Keep track of fences; of a line, only how it starts matters."""
+        if b"\n" not in spelt:
+            self._line = (self._line + spelt)[:8]
+            return
+        first, *others = spelt.split(b"\n")
+        for line in (self._line + first, *others[:-1]):
+            if line.lstrip(b" ").startswith((b"```", b"~~~")):
+                self._in_fence = not self._in_fence
+        self._line = others[-1][:8]
+
+    def _forget(self) -> None:
+        """Hold no more than the widest window needs."""
+        if len(self._ids) > 2 * _FAR_TOKENS:
+            extra = len(self._ids) - _FAR_TOKENS
+            del self._ids[:extra], self._spelt[:extra]
+            self._dropped += extra
+
+
+def run_limit(text: str) -> int:
+    """How often a token of this text may stand in a row before that is a collapse."""
+    if is_filler(text):
+        return FILLER_COPIES
+    # Scripts without capitals may have no spaces either: there a word and a piece of one look alike.
+    is_fragment = text[0].isalpha() and text[0].lower() != text[0].upper()
+    return FRAGMENT_RUN if is_fragment else WORD_RUN
+
+
+def is_filler(text: str) -> bool:
+    """Whether it is all blanks, digits and strokes, or one character drawn out; also text of no characters."""
+    return len(set(text)) <= 1 or all(c in _FILLER or c.isspace() for c in text)
+
+
+def is_table(text: str) -> bool:
+    """Whether two of five lines are table rows."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return sum(line.lstrip().startswith("|") for line in lines) > _TABLE_RATIO * len(lines)
+
+
+def periods(ids: Sequence[int]) -> list[int]:
+    """The shortest period of each prefix, the one of a single token first."""
+    failure = [0]
+    matched = 0
+    for i in range(1, len(ids)):
+        while matched and ids[i] != ids[matched]:
+            matched = failure[matched - 1]
+        matched += ids[i] == ids[matched]
+        failure.append(matched)
+    return [n - f for n, f in enumerate(failure, 1)]
+
+
+def _recurs(ids: "array[int]") -> bool:
+    """Whether the last few tokens stand elsewhere too: a search in C that spares almost every output the rest."""
+    data = ids.tobytes()
+    probe = data[-_PROBE_TOKENS * _ID_BYTES :]
+    at = data.rfind(probe, 0, len(data) - 1)
+    while at > 0 and at % _ID_BYTES:
+        at = data.rfind(probe, 0, at + len(probe) - 1)
+    return at >= 0
