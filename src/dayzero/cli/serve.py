@@ -157,6 +157,7 @@ async def _start(
             if renderer is not None:
                 await renderer.close()
             raise root_cause(bundle) from None
+    replica.result().provide_tokenizer(tokenizer.to_json)
     return replica.result(), tokenizer, renderer
 
 

@@ -2,6 +2,9 @@
 
 import msgspec
 
+from dayzero.core.sampling import SamplingParams
+from dayzero.errors import RequestError
+
 
 class Constraint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A grammar, and when it binds.
@@ -20,3 +23,19 @@ class Constraint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     after_texts: tuple[bytes, ...] = ()
     repeats: bool = False
     banned: tuple[int, ...] = ()
+
+
+def check(constraint: Constraint, params: SamplingParams, vocab_size: int) -> None:
+    """Raise RequestError for what cannot go together. The end may come where the grammar lets it, and only there."""
+    for token in (*constraint.after_tokens, *constraint.banned):
+        if not 0 <= token < vocab_size:
+            raise RequestError(f"a token of the constraint is outside the vocabulary: {token}")
+    binds_all = bool(constraint.grammar) and not constraint.repeats
+    if binds_all and params.ignore_eos:
+        raise RequestError(
+            "ignore_eos beside a grammar", param="ignore_eos", hint="a grammar says where the output ends"
+        )
+    if binds_all and params.min_tokens:
+        raise RequestError(
+            "min_tokens beside a grammar", param="min_tokens", hint="a grammar says where the output ends"
+        )

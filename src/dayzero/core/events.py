@@ -14,6 +14,7 @@ class FinishReason(enum.StrEnum):
     LENGTH = "length"  # max_tokens, or the end of the context
     ABORT = "abort"  # the gateway asked for it: disconnect, stop string, deadline
     TIMEOUT = "timeout"  # the request's deadline passed
+    GRAMMAR = "grammar"  # its grammar cannot be followed, or costs too much: `TokenEvent.error` says which
     ERROR = "error"  # our fault; `TokenEvent.error` says what, without internals
 
 

@@ -7,15 +7,17 @@ scheduler, so that nothing a request carries can raise into the loop.
 import math
 
 from dayzero.clock import Clock
-from dayzero.core import sampling
+from dayzero.core import constraint, sampling
 from dayzero.core.events import FinishReason, RequestId, TokenEvent
 from dayzero.core.spec import EngineSpec
 from dayzero.engine.batch import Runner
+from dayzero.engine.binding import Binder
 from dayzero.engine.request import Request
 from dayzero.engine.scheduler import Scheduler, finish_reason
 from dayzero.errors import ContextTooLong, RequestError
 from dayzero.wire.messages import StepReport, Submit
 
+HELD_S = 0.001  # how long a step that has others to serve waits for masks; one that has none waits as long at a time
 COUNTER_RANGE = 2**32  # choice and attempt are 32-bit words of the noise counter
 
 
@@ -27,12 +29,17 @@ class Engine:
         self._runner = runner
         self._clock = clock
         self._spec = spec
+        self._binder = Binder(spec.vocab_size, spec.eos_token_ids)
         self._events: list[TokenEvent] = []  # of submit and abort, delivered by the next step
 
     @property
     def has_work(self) -> bool:
         """Whether `step` has anything to do or to say."""
         return bool(self._events) or self._scheduler.has_work
+
+    def learn(self, tokenizer: str) -> None:
+        """The tokenizer, as its library writes it: before the first request with a constraint."""
+        self._binder.learn(tokenizer)
 
     def submit(self, submit: Submit) -> None:
         """Queue a generation; one that cannot run ends with ERROR, one whose committed output is complete as it is."""
@@ -55,8 +62,14 @@ class Engine:
         finish = finish_reason(request, self._scheduler.limits) if request.output else None
         if finish is not None:
             self._events.append(TokenEvent(request.id, [], finish))
-        else:
-            self._scheduler.add(request)
+            return
+        if submit.constraint is not None:
+            try:
+                request.binding = self._binder.bind(submit.constraint, submit.committed)
+            except RequestError as refused:
+                self._events.append(TokenEvent(request.id, [], FinishReason.ERROR, error=refused.message))
+                return
+        self._scheduler.add(request)
 
     def abort(self, request_id: RequestId) -> None:
         """End a request and free all it holds, at once. A no-op if it has ended."""
@@ -68,6 +81,7 @@ class Engine:
         """Compute one span of each scheduled request. None: there was nothing to do."""
         if not self.has_work:
             return None
+        self._scheduler.wait_for_masks(HELD_S)
         batch = self._scheduler.schedule()
         outcomes = self._runner.launch(batch).collect() if batch.spans else []
         events = [*self._events, *self._scheduler.commit(batch, outcomes)]
@@ -88,6 +102,8 @@ class Engine:
             sampling.check(submit.params, self._spec.vocab_size)
             self._check_tokens(submit)
             _check_counters(submit)
+            if submit.constraint is not None:
+                constraint.check(submit.constraint, submit.params, self._spec.vocab_size)
         except RequestError as error:
             return error.message
         return None

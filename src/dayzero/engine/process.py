@@ -34,6 +34,7 @@ from dayzero.wire.messages import (
     Start,
     Submit,
     ToEngine,
+    Tokenizer,
 )
 
 logger = logging.getLogger("dayzero.engine")
@@ -133,6 +134,8 @@ def _take(engine: Engine, message: ToEngine) -> bool:
     match message:
         case Submit():
             engine.submit(message)
+        case Tokenizer(json):
+            engine.learn(json)
         case Abort(request_id):
             engine.abort(request_id)
         case Shutdown():

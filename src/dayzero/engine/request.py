@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from dayzero.core.events import Logprob, RequestId
 from dayzero.core.prefix import BlockKey
 from dayzero.core.sampling import SamplingParams
+from dayzero.engine.binding import Binding
 from dayzero.kv.blocks import BlockId
 
 
@@ -39,6 +40,7 @@ class Request:
     deadline_s: float | None = None  # on the engine's clock
     choice: int = 0
     attempt: int = 0
+    binding: Binding | None = None  # of its constraint
     output: list[int] = field(default_factory=list)
     state: RequestState = RequestState.WAITING
     arrival: int = 0  # order of arrival; kept over preemptions
@@ -48,6 +50,11 @@ class Request:
     cached_tokens: int | None = None  # prompt tokens that the first admission found cached
     prompt_logprobs: list[Logprob | None] | None = None  # of the leading prompt tokens, as far as they are computed
     is_reported: bool = False  # its first event is out
+
+    @property
+    def is_held(self) -> bool:
+        """What may come next is still being computed."""
+        return self.binding is not None and not self.binding.is_ready
 
     @property
     def num_tokens(self) -> int:

@@ -34,7 +34,15 @@ class ModelRunner:
             asked += [Told(token, params.prompt_logprobs) for token in request.prompt[span.start + 1 : span.stop + 1]]
         if span.samples and params.max_tokens > 0:
             asked.append(
-                Row(params, request.prompt, request.output, request.choice, request.attempt, self._eos_token_ids)
+                Row(
+                    params,
+                    request.prompt,
+                    request.output,
+                    request.choice,
+                    request.attempt,
+                    self._eos_token_ids,
+                    None if request.binding is None else request.binding.allowed,
+                )
             )
         return asked
 

@@ -14,6 +14,7 @@ Knows no tensors, no text and no time but its clock. The unified view of spans i
 """
 
 import math
+import time
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -143,6 +144,13 @@ class Scheduler:
         request = self._requests.get(request_id)
         return None if request is None else self._end(request, FinishReason.ABORT)
 
+    def wait_for_masks(self, timeout_s: float) -> None:
+        """Give the masks of running requests some time, all of them together; who waits for one sits out otherwise."""
+        deadline_s = time.perf_counter() + timeout_s
+        for request in (*self._running, *self._waiting[:1]):
+            if request.binding is not None and not request.binding.wait(max(0.0, deadline_s - time.perf_counter())):
+                return
+
     def schedule(self) -> Batch:
         """The next step; may be empty. Side effects, in this order:
 
@@ -151,6 +159,7 @@ class Scheduler:
         """
         self._step_started_s = self._clock.now_s()
         self._end_late(self._step_started_s)
+        self._end_broken()
         plan = _Plan(budget=self.limits.max_step_tokens)
         for request in self._serve_decodes(plan):
             self._admit_before(request, plan)
@@ -212,12 +221,21 @@ class Scheduler:
         deadlines = (request.deadline_s for request in self._requests.values())
         self._next_deadline_s = min((at_s for at_s in deadlines if at_s is not None), default=math.inf)
 
+    def _end_broken(self) -> None:
+        """Those whose grammar cannot be followed any more."""
+        bound = [request for request in self._requests.values() if request.binding is not None]
+        for request in bound:
+            if request.binding is not None and request.binding.is_ready and request.binding.error is not None:
+                self._ended.append(self._end(request, FinishReason.GRAMMAR, error=request.binding.error))
+
     def _serve_decodes(self, plan: _Plan) -> list[Request]:
         """Give each running request that lacks one token its token; returns those that lack more."""
         catching_up = []
         for request in tuple(self._running):
             if request.state is not RequestState.RUNNING:
                 continue  # preempted by one before
+            if request.is_held:
+                continue
             if request.num_tokens - request.num_computed > 1:
                 catching_up.append(request)
             elif self._reserve(request, 1, plan):
@@ -256,7 +274,7 @@ class Scheduler:
             if request.num_tokens > self._cache.capacity_tokens:
                 self._end_too_large(request)
                 continue
-            if self._waits_on(request):
+            if request.is_held or self._waits_on(request):
                 plan.next_waiting += 1
                 continue
             keys = self._shareable_keys(request)
@@ -377,6 +395,8 @@ class Scheduler:
             request.prompt_logprobs = None
         if finish is not None:
             self._retire(request)
+        elif request.binding is not None:
+            request.binding.advance(tokens)
         return event
 
     def _key_blocks(self, request: Request, count: int) -> None:

@@ -39,6 +39,7 @@ from dayzero.wire.messages import (
     StepReport,
     Submit,
     ToEngine,
+    Tokenizer,
 )
 
 log = logging.getLogger(__name__)
@@ -112,6 +113,7 @@ class ProcessReplica:
         self._unsent_aborts: deque[RequestId] = deque()  # at most one for each request that is with the engine
         self._load = Load()
         self._lost: InternalError | None = None
+        self._write_tokenizer: Callable[[], str] | None = None
         process.channel.start(self._on_message, self._on_broken)
         process.watch(self._on_exit_in_thread)
 
@@ -156,6 +158,8 @@ class ProcessReplica:
     async def generate(self, submit: Submit) -> AsyncIterator[TokenEvent]:
         """See `Replica.generate`."""
         assert submit.request_id not in self._mailboxes, submit.request_id
+        if submit.constraint is not None:
+            self._share_tokenizer()
         if not self._send(submit):
             raise CapacityError("the engine has too much to read")
         mailbox = self._mailboxes[submit.request_id] = Mailbox()
@@ -188,6 +192,17 @@ class ProcessReplica:
             self._process.kill()
         await self._exited.wait()
         self._process.close()
+
+    def provide_tokenizer(self, write: Callable[[], str]) -> None:
+        """What makes the text of the tokenizer that the engine needs for constraints; called before the first."""
+        self._write_tokenizer = write
+
+    def _share_tokenizer(self) -> None:
+        """Once."""
+        write, self._write_tokenizer = self._write_tokenizer, None
+        if write is not None and not self._send(Tokenizer(write())):
+            self._write_tokenizer = write
+            raise CapacityError("the engine has too much to read")
 
     def _send(self, message: ToEngine) -> bool:
         """Pass a message on. False: the engine has not read for long, and this one must wait. Raises ReplicaLost."""

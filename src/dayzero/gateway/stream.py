@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from dayzero.core.events import FinishReason, Logprob, TokenEvent
-from dayzero.errors import InternalError
+from dayzero.errors import InternalError, RequestError
 from dayzero.gateway.errors import DeadlinePassed
 from dayzero.gateway.reading import Reading
 from dayzero.grammar.parts import Part, Text, joined
@@ -262,12 +262,14 @@ class _EchoDelta:
     scored: list[Scored]
 
 
-_FAILURES = frozenset({FinishReason.ERROR, FinishReason.TIMEOUT, FinishReason.ABORT})
+_FAILURES = frozenset({FinishReason.ERROR, FinishReason.GRAMMAR, FinishReason.TIMEOUT, FinishReason.ABORT})
 
 
 def _failure(event: TokenEvent) -> Exception:
     if event.finish is FinishReason.TIMEOUT:
         return DeadlinePassed("the request took longer than it may")
+    if event.finish is FinishReason.GRAMMAR:
+        return RequestError(event.error or "the grammar cannot be followed", code="invalid_schema")
     if event.finish is FinishReason.ABORT:
         return InternalError("the engine ended a request that nobody had left")
     return InternalError(event.error or "the engine could not go on")

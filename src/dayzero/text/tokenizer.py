@@ -66,6 +66,10 @@ class Tokenizer:
         """Raises UnsupportedModel for a pre-tokenizer or model that is not known, CheckpointError for a broken one."""
         return cls(build(source), add_bos=source.add_bos, bos_token_id=source.bos_token_id)
 
+    def to_json(self) -> str:
+        """All of it, as the tokenizers library writes it."""
+        return str(self._vocabulary.marked.to_str())
+
     def encode(self, text: str, *, special: bool) -> list[int]:
         """special: the text of an added token becomes that token; otherwise no text can become `markup`.
 

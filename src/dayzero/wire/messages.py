@@ -5,7 +5,7 @@
        |  ---- Start(config) --------->  |
        |  <-------------- Loading* ----  |
        |  <------- Ready(spec) | Fatal   |
-       |  ---- Submit* Abort* -------->  |
+       |  ---- Submit* Abort* -------->  |    a Tokenizer before the first Submit with a constraint
        |  <----------- StepReport* ----  |    one per step, with the events of all requests
        |  ---- Shutdown -------------->  |
 
@@ -14,11 +14,12 @@ Every Submit is answered by events of which exactly one is terminal. An Abort of
 
 import msgspec
 
+from dayzero.core.constraint import Constraint
 from dayzero.core.events import RequestId, TokenEvent
 from dayzero.core.sampling import SamplingParams
 from dayzero.core.spec import EngineConfig, EngineSpec
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
@@ -37,6 +38,7 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit"):
     deadline_s  seconds from now after which the request ends with TIMEOUT
     choice      which of the `n` choices of one API request: part of the noise
     attempt     how often the collapse guard has retried: part of the noise
+    constraint  what binds the output
     """
 
     request_id: RequestId
@@ -51,6 +53,13 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit"):
     deadline_s: float | None = None
     choice: int = 0
     attempt: int = 0
+    constraint: Constraint | None = None
+
+
+class Tokenizer(msgspec.Struct, frozen=True, tag="tokenizer"):
+    """The model's tokenizer as the tokenizers library writes it: what grammars are made of."""
+
+    json: str
 
 
 class Abort(msgspec.Struct, frozen=True, tag="abort"):
@@ -63,7 +72,7 @@ class Shutdown(msgspec.Struct, frozen=True, tag="shutdown"):
     """Exit now."""
 
 
-ToEngine = Start | Submit | Abort | Shutdown
+ToEngine = Start | Tokenizer | Submit | Abort | Shutdown
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):

@@ -1,0 +1,88 @@
+"""A grammar at work on one output: which tokens may come next, by llguidance.
+
+A matcher never raises for what a grammar or an output does: it goes into an error state and stays there, which it says.
+Its messages hold text of the output, so they are not passed on.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import llguidance as lg
+import llguidance.numpy as lnp
+import numpy as np
+from numpy.typing import NDArray
+
+Mask = NDArray[np.int32]
+
+
+def limits() -> Any:
+    """What a grammar may cost: a fraction of llguidance's own defaults, which bound no time (CVE-2026-55574)."""
+    return lg.LLParserLimits(
+        initial_lexer_fuel=200_000,
+        step_lexer_fuel=50_000,
+        max_lexer_states=50_000,
+        max_grammar_size=100_000,
+        verbose_errors=False,
+    )
+
+
+class TokenTable:
+    """The tokens of a vocabulary, as grammars see them: shared by all matchers of an engine.
+
+    tokenizer   as the tokenizers library writes it
+    vocab_size  width of the logits; ids beyond the tokenizer's own are never allowed
+    """
+
+    def __init__(self, tokenizer: str, vocab_size: int, eos_token_ids: Sequence[int]) -> None:
+        self.vocab_size = vocab_size
+        self.tokens = lg.LLTokenizer(tokenizer, n_vocab=vocab_size, eos_token=list(eos_token_ids))
+
+    def token_bytes(self, token: int) -> bytes:
+        """What a token spells."""
+        return bytes(self.tokens.decode_bytes([token]))
+
+    def matcher(self, grammar: str) -> "Matcher":
+        return Matcher(lg.LLMatcher(self.tokens, grammar, log_level=0, limits=limits()), self.vocab_size)
+
+    def objection(self, grammar: str) -> str | None:
+        """Why a grammar cannot be followed, in the library's words; None: it can."""
+        is_error, messages = lg.LLMatcher.validate_grammar_with_warnings(grammar, self.tokens, limits=limits())
+        return messages[0] if is_error else None
+
+
+class Matcher:
+    """One output's. It begins before the first token."""
+
+    def __init__(self, matcher: Any, vocab_size: int) -> None:
+        self._matcher = matcher
+        self._vocab_size = vocab_size
+        self._rows = lnp.allocate_token_bitmask(1, vocab_size)
+
+    @property
+    def is_broken(self) -> bool:
+        """The grammar does not compile, cost too much, or was not followed."""
+        return bool(self._matcher.is_error())
+
+    @property
+    def is_complete(self) -> bool:
+        """Nothing but the end may follow."""
+        return bool(self._matcher.is_stopped())
+
+    @property
+    def is_accepting(self) -> bool:
+        """The end may follow."""
+        return bool(self._matcher.is_accepting())
+
+    def mask(self) -> Mask:
+        """Which tokens may come next, [ceil(V / 32)]: bit i % 32 of word i // 32 for token i. A copy."""
+        lnp.fill_next_token_bitmask(self._matcher, self._rows, 0)
+        mask: Mask = self._rows[0, : -(-self._vocab_size // 32)].copy()
+        return mask
+
+    def take(self, tokens: Sequence[int]) -> bool:
+        """Go on behind these tokens; False, and broken from then on, if the grammar forbids one of them."""
+        return all(self._matcher.consume_token(token) for token in tokens)
+
+    def rollback(self, count: int) -> None:
+        """Forget the last tokens."""
+        self._matcher.rollback(count)
