@@ -8,7 +8,19 @@ import msgspec
 from dayzero.core.events import FinishReason, TokenEvent
 from dayzero.core.spec import EngineSpec
 from dayzero.wire.channel import Channel
-from dayzero.wire.messages import Abort, Fatal, Hello, Load, Loading, Ready, Shutdown, Start, StepReport, Submit
+from dayzero.wire.messages import (
+    PROTOCOL_VERSION,
+    Abort,
+    Fatal,
+    Hello,
+    Load,
+    Loading,
+    Ready,
+    Shutdown,
+    Start,
+    StepReport,
+    Submit,
+)
 
 SPEC = EngineSpec(
     model="fake",
@@ -39,7 +51,7 @@ def run(endpoint: str) -> None:
     if "--protocol-9" in sys.argv:
         channel.send(Hello(protocol=9))
     elif "--mute" not in sys.argv:
-        channel.send(Hello(protocol=1))
+        channel.send(Hello(protocol=PROTOCOL_VERSION))
     start = None
     while start is None:
         if os.getppid() != parent:

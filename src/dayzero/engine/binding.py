@@ -1,4 +1,4 @@
-"""What binds the output of running requests, computed on a thread of its own.
+"""What binds the outputs of requests, computed on threads of its own.
 
 A grammar is built and followed beside the loop, never in it: while the mask of a request's next token is not there, the
 request sits out and the others go on. The result depends on the constraint and the output alone.
@@ -8,120 +8,116 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 import numpy as np
 
 from dayzero.core.constraint import Constraint
+from dayzero.core.events import FinishReason
 from dayzero.errors import RequestError
 from dayzero.grammar.matcher import Mask, Matcher, TokenTable
 
-SLOW_MASK_S = 0.05
+SLOW_MASK_S = 0.05  # of the thread's own time, so that neighbours do not matter
 MAX_SLOW_MASKS = 3
-_TOO_COMPLEX = "the grammar needs more work than a request may take"
-_NOT_FOLLOWED = "the grammar cannot be followed"
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Why a request cannot go on, and whose fault it is."""
+
+    finish: FinishReason
+    error: str
+
+
+TOO_MUCH = Broken(FinishReason.GRAMMAR, "the grammar cannot be followed, or needs more work than a request may take")
+FAULT = Broken(FinishReason.ERROR, "the grammar could not be followed")
 
 
 class Binding:
-    """One request's constraint. The loop reads it when `is_ready`, and tells it of tokens; the rest is the thread's.
+    """One request's constraint. The loop reads it when `is_ready`, and tells it of tokens; the rest is a thread's.
 
     allowed   mask of the next token; None: all are
-    error     why the request cannot go on
+    broken    why the request cannot go on; None: it can
     """
 
-    def __init__(self, constraint: Constraint, table: TokenTable, binder: "Binder") -> None:
+    def __init__(self, constraint: Constraint, binder: "Binder") -> None:
         self.allowed: Mask | None = None
-        self.error: str | None = None
+        self.broken: Broken | None = None
         self._constraint = constraint
-        self._table = table
         self._binder = binder
         self._matcher: Matcher | None = None
-        self._tail = b""  # of the output while no grammar is on: what `after_texts` may end
-        self._is_over = False
         self._num_slow = 0
+        self._is_dropped = False
         self._ready = threading.Event()
 
     @property
     def is_ready(self) -> bool:
         return self._ready.is_set()
 
-    def advance(self, tokens: Sequence[int]) -> None:
-        """The output has gained these."""
-        self._ready.clear()
-        self._binder.run(self, lambda: self._follow(tokens))
-
-    def begin(self, committed: Sequence[int]) -> None:
-        """Build the grammar, and follow what was already delivered."""
-        self._binder.run(self, lambda: self._begin(committed))
-
-    def finish(self, job_error: str | None) -> None:
-        """Of the thread: a job is done."""
-        self.error = self.error or job_error
-        self._ready.set()
-
     def wait(self, timeout_s: float) -> bool:
         return self._ready.wait(timeout_s)
 
+    def advance(self, tokens: Sequence[int]) -> None:
+        """The output has gained these."""
+        self._ready.clear()
+        self._binder.follow(lambda: self._do(lambda: self._follow(tokens)))
+
+    def begin(self, committed: Sequence[int]) -> None:
+        """Build the grammar, and follow what was already delivered."""
+        self._binder.build(lambda: self._do(lambda: self._begin(committed)))
+
+    def drop(self) -> None:
+        """The request has ended: what is still to be done for it is not."""
+        self._is_dropped = True
+
+    def _do(self, job: Callable[[], None]) -> None:
+        """One job, on a thread. Whatever goes wrong ends this request only."""
+        try:
+            if not self._is_dropped:
+                job()
+        except Exception:  # noqa: BLE001 - a library's, whose message may quote the output
+            self.broken = FAULT
+        self._ready.set()
+
     def _begin(self, committed: Sequence[int]) -> None:
-        constraint = self._constraint
-        if constraint.grammar and not constraint.after_tokens and not constraint.after_texts:
+        if self._constraint.grammar and not self._constraint.after_tokens:
             self._switch_on()
         self._follow(committed)
 
     def _follow(self, tokens: Sequence[int]) -> None:
-        start_s = time.perf_counter()
         for token in tokens:
-            if self._matcher is not None:
-                self._step(token)
-            elif not self._is_over:
-                self._look_for_trigger(token)
-            if self.error is not None:
-                return
+            if self._matcher is None:
+                if token in self._constraint.after_tokens:
+                    self._switch_on()
+            elif not self._matcher.take([token]):
+                self.broken = TOO_MUCH
+            elif self._constraint.repeats and self._matcher.is_complete:
+                self._matcher = None
         self.allowed = self._mask()
-        if time.perf_counter() - start_s > SLOW_MASK_S:
-            self._num_slow += 1
-            if self._num_slow >= MAX_SLOW_MASKS:
-                self.error = _TOO_COMPLEX
 
     def _switch_on(self) -> None:
-        self._matcher = self._table.matcher(self._constraint.grammar)
-        if self._matcher.is_broken:
-            self.error = _NOT_FOLLOWED
-        self._tail = b""
-
-    def _step(self, token: int) -> None:
-        matcher = self._matcher
-        assert matcher is not None
-        if not matcher.take([token]):
-            self.error = _NOT_FOLLOWED
-        elif matcher.is_complete and self._constraint.repeats:
-            self._matcher = None
-
-    def _look_for_trigger(self, token: int) -> None:
-        constraint = self._constraint
-        if token in constraint.after_tokens:
-            self._switch_on()
-        elif constraint.after_texts:
-            longest = max(map(len, constraint.after_texts))
-            self._tail = (self._tail + self._table.token_bytes(token))[-(longest + 256) :]
-            if self._tail.endswith(constraint.after_texts):
-                self._switch_on()
+        self._matcher = self._binder.table.matcher(self._constraint.grammar)
 
     def _mask(self) -> Mask | None:
+        banned = self._constraint.banned
         if self._matcher is None:
-            return self._binder.all_but(self._constraint.banned) if self._constraint.banned else None
+            return self._binder.without(None, banned) if banned else None
+        start_s = time.thread_time()
         mask = self._matcher.mask()
-        if self._matcher.is_broken:
-            self.error = _TOO_COMPLEX
-        return mask
+        self._num_slow += time.thread_time() - start_s > SLOW_MASK_S
+        if self._matcher.is_broken or self._num_slow >= MAX_SLOW_MASKS:
+            self.broken = TOO_MUCH
+        return self._binder.without(mask, banned) if banned else mask
 
 
 class Binder:
-    """The thread, and what all bindings share."""
+    """The threads, one for building and one for following, and the vocabulary that all bindings share."""
 
     def __init__(self, vocab_size: int, eos_token_ids: Sequence[int]) -> None:
         self._vocab_size = vocab_size
         self._eos_token_ids = eos_token_ids
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="grammar")
+        self._builder = ThreadPoolExecutor(1, thread_name_prefix="grammar-build")
+        self._follower = ThreadPoolExecutor(1, thread_name_prefix="grammar-follow")
         self._table: TokenTable | None = None
         self._tokenizer: str | None = None
 
@@ -130,34 +126,31 @@ class Binder:
         self._tokenizer = tokenizer
 
     def bind(self, constraint: Constraint, committed: Sequence[int]) -> Binding:
-        """A request's binding, which is not ready yet. RequestError if there is no tokenizer."""
-        if self._table is None:
-            if self._tokenizer is None or not self._eos_token_ids:
-                raise RequestError("grammars need a tokenizer and an end-of-sequence token")
-            self._table = TokenTable(self._tokenizer, self._vocab_size, self._eos_token_ids)
-        binding = Binding(constraint, self._table, self)
+        """A request's binding, which is not ready yet. RequestError if grammars cannot be had here."""
+        if self._tokenizer is None or not self._eos_token_ids:
+            raise RequestError("grammars need a tokenizer and an end-of-sequence token")
+        binding = Binding(constraint, self)
         binding.begin(committed)
         return binding
 
-    def run(self, binding: Binding, job: Callable[[], None]) -> None:
-        """Do a job on the thread; jobs of one binding in their order. Whatever goes wrong ends its request only."""
+    @property
+    def table(self) -> TokenTable:
+        """Made when a grammar is first built, on that thread: it takes a fraction of a second."""
+        if self._table is None:
+            assert self._tokenizer is not None
+            self._table = TokenTable(self._tokenizer, self._vocab_size, self._eos_token_ids)
+        return self._table
 
-        def guarded() -> None:
-            error = None
-            try:
-                job()
-            except Exception:  # noqa: BLE001 - of a library, for one request; its message may quote the output
-                error = _NOT_FOLLOWED
-            binding.finish(error)
+    def build(self, job: Callable[[], None]) -> None:
+        self._builder.submit(job)
 
-        self._thread.submit(guarded)
+    def follow(self, job: Callable[[], None]) -> None:
+        self._follower.submit(job)
 
-    def all_but(self, banned: Sequence[int]) -> Mask:
-        """The mask that lets every token through but these."""
-        mask = np.full(-(-self._vocab_size // 32), 0xFFFFFFFF, dtype=np.uint32)
+    def without(self, mask: Mask | None, banned: Sequence[int]) -> Mask:
+        """A mask, of all tokens if there is none, that does not let these through."""
+        words = -(-self._vocab_size // 32)
+        found = np.full(words, 0xFFFFFFFF, dtype=np.uint32) if mask is None else mask.view(np.uint32)
         for token in banned:
-            mask[token // 32] &= np.uint32(0xFFFFFFFF ^ (1 << token % 32))
-        return mask.view(np.int32)
-
-    def close(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
+            found[token // 32] &= np.uint32(0xFFFFFFFF ^ (1 << token % 32))
+        return found.view(np.int32)

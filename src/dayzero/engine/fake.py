@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 
+import numpy as np
+
 from dayzero.clock import Clock
 from dayzero.core.events import Logprob
 from dayzero.core.spec import EngineConfig, EngineSpec, FakeModel
@@ -117,6 +119,10 @@ class FakeRunner:
         counter = _COUNTER.pack(params.seed, request.choice, request.attempt, len(prompt), len(output), last)
         vocab_size = self._model.vocab_size
         token = int.from_bytes(blake2b(counter, digest_size=8).digest(), "little") % vocab_size
+        allowed = None if request.binding is None else request.binding.allowed
+        if allowed is not None:
+            ids = np.flatnonzero(np.unpackbits(allowed.view(np.uint8), bitorder="little", count=vocab_size))
+            return int(ids[token % len(ids)]) if len(ids) else token
         if len(output) < params.min_tokens:
             ends = self._stop_ids.union(params.stop_token_ids)
             token = next(

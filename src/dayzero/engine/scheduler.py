@@ -104,6 +104,7 @@ class Scheduler:
         self._cache = cache
         self._clock = clock
         self._requests: dict[RequestId, Request] = {}
+        self._bound: dict[RequestId, Request] = {}  # those with a constraint
         self._running: list[Request] = []
         self._waiting: list[Request] = []
         self._waits: dict[RequestId, _Wait] = {}
@@ -135,6 +136,8 @@ class Scheduler:
         request.arrival = self._arrivals
         self._arrivals += 1
         self._requests[request.id] = request
+        if request.binding is not None:
+            self._bound[request.id] = request
         insort(self._waiting, request, key=_order)
         if request.deadline_s is not None:
             self._next_deadline_s = min(self._next_deadline_s, request.deadline_s)
@@ -145,9 +148,9 @@ class Scheduler:
         return None if request is None else self._end(request, FinishReason.ABORT)
 
     def wait_for_masks(self, timeout_s: float) -> None:
-        """Give the masks of running requests some time, all of them together; who waits for one sits out otherwise."""
+        """Give masks some time, all of them together; who waits for one longer sits out the next step."""
         deadline_s = time.perf_counter() + timeout_s
-        for request in (*self._running, *self._waiting[:1]):
+        for request in self._bound.values():
             if request.binding is not None and not request.binding.wait(max(0.0, deadline_s - time.perf_counter())):
                 return
 
@@ -223,10 +226,10 @@ class Scheduler:
 
     def _end_broken(self) -> None:
         """Those whose grammar cannot be followed any more."""
-        bound = [request for request in self._requests.values() if request.binding is not None]
-        for request in bound:
-            if request.binding is not None and request.binding.is_ready and request.binding.error is not None:
-                self._ended.append(self._end(request, FinishReason.GRAMMAR, error=request.binding.error))
+        for request in list(self._bound.values()):
+            binding = request.binding
+            if binding is not None and binding.is_ready and binding.broken is not None:
+                self._ended.append(self._end(request, binding.broken.finish, error=binding.broken.error))
 
     def _serve_decodes(self, plan: _Plan) -> list[Request]:
         """Give each running request that lacks one token its token; returns those that lack more."""
@@ -425,6 +428,9 @@ class Scheduler:
             self._unqueue(self._waiting, request)
         request.state = RequestState.FINISHED
         del self._requests[request.id]
+        if request.binding is not None:
+            request.binding.drop()
+            del self._bound[request.id]
 
     def _stop(self, request: Request) -> None:
         self._unqueue(self._running, request)

@@ -20,6 +20,8 @@ def limits() -> Any:
     return lg.LLParserLimits(
         initial_lexer_fuel=200_000,
         step_lexer_fuel=50_000,
+        step_max_items=20_000,
+        max_items_in_row=1000,
         max_lexer_states=50_000,
         max_grammar_size=100_000,
         verbose_errors=False,
@@ -37,17 +39,8 @@ class TokenTable:
         self.vocab_size = vocab_size
         self.tokens = lg.LLTokenizer(tokenizer, n_vocab=vocab_size, eos_token=list(eos_token_ids))
 
-    def token_bytes(self, token: int) -> bytes:
-        """What a token spells."""
-        return bytes(self.tokens.decode_bytes([token]))
-
     def matcher(self, grammar: str) -> "Matcher":
         return Matcher(lg.LLMatcher(self.tokens, grammar, log_level=0, limits=limits()), self.vocab_size)
-
-    def objection(self, grammar: str) -> str | None:
-        """Why a grammar cannot be followed, in the library's words; None: it can."""
-        is_error, messages = lg.LLMatcher.validate_grammar_with_warnings(grammar, self.tokens, limits=limits())
-        return messages[0] if is_error else None
 
 
 class Matcher:

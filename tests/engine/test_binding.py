@@ -1,0 +1,129 @@
+"""Grammars on an engine without weights, over a vocabulary of single bytes."""
+
+import llguidance as lg
+import pytest
+
+from dayzero.clock import SystemClock
+from dayzero.core.constraint import Constraint
+from dayzero.core.events import FinishReason
+from dayzero.core.sampling import SamplingParams
+from dayzero.core.spec import EngineConfig, FakeModel
+from dayzero.engine.engine import Engine
+from dayzero.engine.fake import build_fake_engine
+from dayzero.wire.messages import Submit
+from tests.gateway.stand import EOS, byte_tokenizer
+
+ABC = lg.LLMatcher.grammar_from_regex("[ab]{3}c")
+Said = tuple[bytes, FinishReason | None, str | None]
+
+
+def engine(*, knows_tokenizer: bool = True) -> Engine:
+    model = FakeModel(vocab_size=260, eos_token_ids=(EOS,))
+    made, _ = build_fake_engine(EngineConfig(model="fake", fake=model, max_requests=4), SystemClock())
+    if knows_tokenizer:
+        made.learn(byte_tokenizer().to_json())
+    return made
+
+
+def submit(number: int, constraint: Constraint | None, *, seed: int = 1, committed: bytes = b"") -> Submit:
+    params = SamplingParams(max_tokens=24, seed=seed)
+    return Submit(
+        request_id=number,
+        prompt=[65, 66],
+        params=params,
+        salt="",
+        policy_version="fake",
+        constraint=constraint,
+        committed=list(committed),
+    )
+
+
+def run(made: Engine, *submits: Submit) -> dict[int, Said]:
+    for one in submits:
+        made.submit(one)
+    tokens: dict[int, list[int]] = {one.request_id: [] for one in submits}
+    ends: dict[int, tuple[FinishReason, str | None]] = {}
+    while made.has_work:
+        report = made.step()
+        for event in report.events if report is not None else ():
+            tokens[event.request_id] += event.tokens
+            if event.finish is not None:
+                assert event.request_id not in ends, "two terminal events"
+                ends[event.request_id] = event.finish, event.error
+    return {number: (bytes(t for t in said if t < 256), *ends[number]) for number, said in tokens.items()}
+
+
+def test_an_output_follows_its_grammar_to_its_end() -> None:
+    seen = set()
+    for seed in range(8):
+        text, finish, _ = run(engine(), submit(1, Constraint(grammar=ABC), seed=seed))[1]
+        assert finish is FinishReason.STOP
+        assert len(text) == 4
+        assert text[:3].strip(b"ab") == b""
+        assert text[3:] == b"c"
+        seen.add(text)
+    assert len(seen) > 1
+
+
+def test_an_output_does_not_depend_on_its_companions() -> None:
+    alone = [run(engine(), submit(n, Constraint(grammar=ABC), seed=n))[n] for n in range(6)]
+    free = submit(9, None, seed=9)
+    together = run(engine(), free, *(submit(n, Constraint(grammar=ABC), seed=n) for n in range(6)))
+    assert [together[n] for n in range(6)] == alone
+    assert together[9] == run(engine(), free)[9]
+
+
+def test_a_request_resumes_within_its_grammar() -> None:
+    whole, _, _ = run(engine(), submit(1, Constraint(grammar=ABC)))[1]
+    rest, finish, _ = run(engine(), submit(1, Constraint(grammar=ABC), committed=whole[:2]))[1]
+    assert whole[:2] + rest == whole
+    assert finish is FinishReason.STOP
+
+
+def test_a_grammar_that_is_none_ends_its_request_and_no_other() -> None:
+    said = run(engine(), submit(1, Constraint(grammar="start: missing")), submit(2, Constraint(grammar=ABC)))
+    assert said[1][1] is FinishReason.GRAMMAR
+    assert said[2][1] is FinishReason.STOP
+
+
+@pytest.mark.parametrize("grammar", ["", ABC])
+def test_a_banned_token_is_never_drawn(grammar: str) -> None:
+    for seed in range(8):
+        text, _, _ = run(engine(), submit(1, Constraint(grammar=grammar, banned=(ord("a"),)), seed=seed))[1]
+        assert b"a" not in text
+
+
+def test_a_trigger_switches_a_grammar_on_and_its_end_switches_it_off() -> None:
+    every_byte = tuple(range(256))
+    constraint = Constraint(grammar=ABC, after_tokens=every_byte, repeats=True, banned=(EOS,))
+    text, finish, _ = run(engine(), submit(1, constraint))[1]
+    assert finish is FinishReason.LENGTH
+    for start in range(0, 20, 5):  # any byte, then what the grammar says
+        assert text[start + 1 : start + 4].strip(b"ab") == b""
+        assert text[start + 4 : start + 5] == b"c"
+
+
+def test_a_request_that_is_aborted_while_its_grammar_is_built_leaves_nothing() -> None:
+    made = engine()
+    made.submit(submit(1, Constraint(grammar=ABC)))
+    made.abort(1)
+    report = made.step()
+    assert report is not None
+    assert [event.finish for event in report.events] == [FinishReason.ABORT]
+    assert not made.has_work
+
+
+def test_a_constraint_needs_a_tokenizer_and_no_other_rule_about_the_end() -> None:
+    assert run(engine(knows_tokenizer=False), submit(1, Constraint(grammar=ABC)))[1][1] is FinishReason.ERROR
+    free = submit(1, Constraint(grammar=ABC))
+    for params in (
+        SamplingParams(max_tokens=9, seed=1, ignore_eos=True),
+        SamplingParams(max_tokens=9, seed=1, min_tokens=2),
+    ):
+        refused = Submit(
+            request_id=1, prompt=free.prompt, params=params, salt="", policy_version="fake", constraint=free.constraint
+        )
+        _, finish, error = run(engine(), refused)[1]
+        assert finish is FinishReason.ERROR
+        assert error is not None
+        assert "beside a grammar" in error
