@@ -100,7 +100,7 @@ class TaggedObject:
 
     def _key(self, key: str, is_string: bool | None) -> str:
         if is_string is None:
-            is_string = _type_of(self._schema_of(key), 0) == "string"
+            is_string = is_string_schema(self._schema_of(key))
         self._value = _String(self._tags) if is_string else _Other(self._tags)
         self._num_keys += 1
         return f'{"{" if self._num_keys == 1 else ", "}"{_escaped(key)}": '
@@ -169,6 +169,11 @@ class _Other:
             value = value.removeprefix("\n").removesuffix("\n") if self._tags.has_own_lines else value
             return f'"{_escaped(value)}"'
         return word
+
+
+def is_string_schema(schema: object) -> bool:
+    """Whether a value of this schema stands between its tags as it is, without quotes."""
+    return _type_of(schema, 0) == "string"
 
 
 def _type_of(schema: object, depth: int) -> str | None:

@@ -23,6 +23,7 @@ DEEPSEEK_V3 = Format(
         fences=("```json", "```"),
         end="<｜tool▁call▁end｜>",
         section_end="<｜tool▁calls▁end｜>",
+        head="function<｜tool▁sep｜>{name}\n",
         name=re.compile(r"\s*function<｜tool▁sep｜>\s*([^\s`]+)\s*(?:```json)?\s*"),
     ),
     reasoning=("<think>", "</think>"),

@@ -22,6 +22,7 @@ KIMI_K2 = Format(
         separators=("<|tool_call_argument_begin|>",),
         end="<|tool_call_end|>",
         section_end="<|tool_calls_section_end|>",
+        head="functions.{name}:{index}",
         name=re.compile(r"\s*(?:functions\.)?([^\s:]+)(?::\d+)?\s*"),
     ),
     reasoning=("<think>", "</think>"),

@@ -16,6 +16,7 @@ class Enveloped:
     """
 
     end: str
+    arguments_key: str = "arguments"
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -37,6 +38,7 @@ class EnvelopedList:
     """
 
     end: str = ""
+    arguments_key: str = "arguments"
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -65,6 +67,8 @@ class BareEnvelopes:
 
     As the whole of an answer, one call or several, between semicolons, commas or nothing.
     """
+
+    arguments_key: str = "parameters"
 
     @property
     def marks(self) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ class Named:
     end           after each call; "": nothing
     section_end   after the last one; "": a call is alone
     name          what is the name within what stands there, its first group
+    head          how a model writes what stands there: {name}, and {index}, the number of calls before it
     """
 
     begin: str = ""
@@ -40,6 +41,7 @@ class Named:
     end: str = ""
     section_end: str = ""
     name: re.Pattern[str] = re.compile(r"\s*([^\s{}]+)\s*")
+    head: str = "{name}"
 
     @property
     def marks(self) -> tuple[str, ...]:

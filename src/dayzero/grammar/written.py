@@ -1,0 +1,80 @@
+"""Calls as a format's model writes them: what the parser reads, and its grammar accepts."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from dayzero.grammar.format import Format
+from dayzero.grammar.shapes.enveloped import BareEnvelopes, Enveloped, EnvelopedList
+from dayzero.grammar.shapes.named import Named
+from dayzero.grammar.shapes.pythonic import Pythonic
+from dayzero.grammar.shapes.tagged import Tagged
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call by its arguments' values."""
+
+    name: str
+    arguments: Mapping[str, object]
+
+
+def written(format: Format, calls: Sequence[Call]) -> str:  # noqa: A002 - what it is called everywhere
+    """The calls of one answer. Raises NotImplementedError for a format that no shape of these writes."""
+    trigger = "" if format.bare else next(iter(format.triggers), "")
+    match format.shape:
+        case Enveloped(end=end, arguments_key=key):
+            return "\n".join(f"{trigger}\n{_envelope(call, key)}\n{end}" for call in calls)
+        case EnvelopedList(end=end, arguments_key=key):
+            return f"{trigger}[{', '.join(_envelope(call, key) for call in calls)}]{end}"
+        case BareEnvelopes(arguments_key=key):
+            return "; ".join(_envelope(call, key) for call in calls)
+        case Named(section_end=section_end) as named:
+            bodies = [_named(named, call, index) for index, call in enumerate(calls)]
+            if section_end:
+                return f"{trigger}{''.join(bodies)}{section_end}"
+            return "".join(trigger + body for body in bodies)
+        case Tagged(section_end=section_end) as tagged:
+            end = f"\n{section_end}" if section_end else ""
+            begin = f"{trigger}\n" if section_end else trigger
+            return "\n".join(f"{begin}{_tagged(tagged, call)}{end}" for call in calls)
+        case Pythonic():
+            return f"[{', '.join(_pythonic(call) for call in calls)}]"
+    raise NotImplementedError(f"calls of {format.name}")
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _envelope(call: Call, arguments_key: str) -> str:
+    return f'{{"name": {_json(call.name)}, "{arguments_key}": {_json(call.arguments)}}}'
+
+
+def _named(shape: Named, call: Call, index: int) -> str:
+    head = shape.head.replace("{name}", call.name).replace("{index}", str(index))
+    separator = shape.separators[0] if shape.separators else ""
+    opening, closing = (f"{shape.fences[0]}\n", f"\n{shape.fences[1]}") if shape.fences else ("", "")
+    return f"{shape.begin}{head}{separator}{opening}{_json(call.arguments)}{closing}{shape.end}"
+
+
+def _tagged(shape: Tagged, call: Call) -> str:
+    tags = shape.tags
+    line = "\n" if tags.has_own_lines else ""
+    pairs = []
+    for key, value in call.arguments.items():
+        is_text = isinstance(value, str)
+        begin = next(begin for begin, says in tags.value_begins.items() if says in (None, is_text))
+        gap = " " if begin and not tags.key_end.endswith(">") else ""
+        shown = value if is_text else _json(value)
+        pairs.append(f"{tags.key_begin}{key}{tags.key_end}{gap}{begin}{line}{shown}{line}{tags.value_end}\n")
+    return f"{shape.begin}{call.name}{shape.name_end}\n{''.join(pairs)}{tags.end}"
+
+
+def _pythonic(call: Call) -> str:
+    return f"{call.name}({', '.join(f'{key}={_python(value)}' for key, value in call.arguments.items())})"
+
+
+def _python(value: object) -> str:
+    """As JSON writes it, which the format's readers take for Python's within lists and objects too."""
+    return repr(value) if value is None or isinstance(value, bool) else _json(value)
