@@ -10,9 +10,9 @@ from dayzero.grammar.formats.registry import FORMATS
 from dayzero.grammar.lark import MAX_SPACES
 from dayzero.grammar.parser import OutputParser
 from dayzero.grammar.tools import Tool
-from dayzero.grammar.written import Call, written
 from tests.grammar.bytes_vocabulary import BytesVocabulary
 from tests.grammar.reading import Answer
+from tests.grammar.written import Call, written
 
 WEATHER = {
     "type": "object",

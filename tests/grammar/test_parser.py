@@ -80,3 +80,11 @@ def check(answer: Answer, case: Case) -> None:
         assert answer.text.strip() == expected.text.strip(), case.about
     if expected.reasoning is not None:
         assert answer.reasoning.strip() == expected.reasoning.strip(), case.about
+
+
+def test_what_python_would_warn_of_in_a_value_is_not_printed() -> None:
+    parser = OutputParser(FORMATS["pythonic"], [Tool("f", {})])
+    answer = read(parser, ['[f(a=["\\d", 1is 1])]', ""])
+    assert answer.calls[0].is_complete is False
+    answer = read(OutputParser(FORMATS["pythonic"], [Tool("f", {})]), ['[f(a=["\\d"])]'])
+    assert json.loads(answer.calls[0].arguments) == {"a": ["\\d"]}

@@ -7,6 +7,7 @@ format reads like the text that it describes, however the output was cut.
 from collections import deque
 from collections.abc import Container, Generator, Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 
 class Marker(str):
@@ -197,3 +198,28 @@ def until(
     if keep is None or found.marker not in keep:
         window.take(len(found.marker))
     return text, found.marker
+
+
+class Converter(Protocol):
+    """Makes JSON of arguments that are written otherwise. Complete or broken, it reads nothing more."""
+
+    is_complete: bool
+    is_broken: bool
+
+    def feed(self, text: str) -> tuple[str, int]:
+        """The JSON that `text` gives, and how much of it was read: the rest comes again, with more behind it."""
+        ...
+
+
+def converted(window: Window, converter: Converter) -> Reader:
+    """Arguments up to their end, as the converter gives them. Malformed if it breaks."""
+    while True:
+        said, count = converter.feed(window.text)
+        window.take(count)
+        if said:
+            yield Arguments(said)
+        if converter.is_broken:
+            raise Malformed
+        if converter.is_complete:
+            return
+        yield from more(window)

@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from dayzero.grammar.gemma_object import STRING_MARK, GemmaObject
 from dayzero.grammar.tools import Tool
 from dayzero.grammar.window import (
-    Arguments,
     End,
     Malformed,
     Markers,
     Name,
     Reader,
     Window,
+    converted,
     literal,
-    more,
     spaces,
     until,
 )
@@ -40,16 +39,7 @@ class Noted:
             raise Malformed
         yield Name(name.strip())
         reader = GemmaObject()
-        while True:
-            said, count = reader.feed(window.text)
-            window.take(count)
-            if said:
-                yield Arguments(said)
-            if reader.is_broken:
-                raise Malformed
-            if reader.is_complete:
-                break
-            yield from more(window)
+        yield from converted(window, reader)
         yield End()
         yield from spaces(window)
         yield from literal(window, self.end)

@@ -6,6 +6,7 @@ A string's characters go through as they come; any other value is read once it i
 import ast
 import json
 import re
+import warnings
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 
@@ -147,7 +148,9 @@ class _Scan:
 def _json_of(text: str) -> str:
     """A literal as JSON, of JSON's words or Python's."""
     try:
-        tree = ast.parse(text.strip(), mode="eval")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they would quote the output
+            tree = ast.parse(text.strip(), mode="eval")
         for node in ast.walk(tree):
             for name, child in list(ast.iter_fields(node)):
                 setattr(node, name, _worded(child))

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from dayzero.grammar.tagged_object import TaggedObject, Tags
 from dayzero.grammar.tools import Tool
 from dayzero.grammar.window import (
-    Arguments,
     End,
     Malformed,
     Markers,
@@ -14,8 +13,8 @@ from dayzero.grammar.window import (
     Reader,
     Window,
     ahead,
+    converted,
     literal,
-    more,
     spaces,
     until,
 )
@@ -67,15 +66,6 @@ class Tagged:
         yield Name(name)
         tool = tools.get(name)
         reader = TaggedObject(self.tags, {} if tool is None else tool.parameters)
-        while True:
-            said, count = reader.feed(window.text)
-            window.take(count)
-            if said:
-                yield Arguments(said)
-            if reader.is_broken:
-                raise Malformed
-            if reader.is_complete:
-                break
-            yield from more(window)
+        yield from converted(window, reader)
         yield End()
         yield from literal(window, self.tags.end)
