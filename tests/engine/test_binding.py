@@ -8,8 +8,10 @@ from dayzero.core.constraint import Constraint
 from dayzero.core.events import FinishReason
 from dayzero.core.sampling import SamplingParams
 from dayzero.core.spec import EngineConfig, FakeModel
+from dayzero.engine.binding import FAULT, Binder
 from dayzero.engine.engine import Engine
 from dayzero.engine.fake import build_fake_engine
+from dayzero.grammar.matcher import TokenTable
 from dayzero.wire.messages import Submit
 from tests.gateway.stand import EOS, byte_tokenizer
 
@@ -127,3 +129,21 @@ def test_a_constraint_needs_a_tokenizer_and_no_other_rule_about_the_end() -> Non
         assert finish is FinishReason.ERROR
         assert error is not None
         assert "beside a grammar" in error
+
+
+class Panic(BaseException):
+    """What a library in Rust raises."""
+
+
+class PanickingBinder(Binder):
+    @property
+    def table(self) -> TokenTable:
+        raise Panic
+
+
+def test_a_panic_of_the_library_breaks_its_request_and_keeps_nobody_waiting() -> None:
+    binder = PanickingBinder(260, (EOS,))
+    binder.learn(byte_tokenizer().to_json())
+    binding = binder.bind(Constraint(grammar=ABC), [])
+    assert binding.wait(10.0)
+    assert binding.broken == FAULT

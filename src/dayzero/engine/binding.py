@@ -75,9 +75,10 @@ class Binding:
         try:
             if not self._is_dropped:
                 job()
-        except Exception:  # noqa: BLE001 - a library's, whose message may quote the output
+        except BaseException:  # noqa: BLE001 - a library's, whose panics are no Exception and whose messages quote outputs
             self.broken = FAULT
-        self._ready.set()
+        finally:
+            self._ready.set()
 
     def _begin(self, committed: Sequence[int]) -> None:
         if self._constraint.grammar and not self._constraint.after_tokens:

@@ -148,10 +148,15 @@ class Scheduler:
         return None if request is None else self._end(request, FinishReason.ABORT)
 
     def wait_for_masks(self, timeout_s: float) -> None:
-        """Give masks some time, all of them together; who waits for one longer sits out the next step."""
+        """Give masks some time, all of them together; who waits for one longer sits out the next step.
+
+        Nobody who runs waits for one that does not: its grammar may take long to build.
+        """
         deadline_s = time.perf_counter() + timeout_s
         for request in self._bound.values():
-            if request.binding is not None and not request.binding.wait(max(0.0, deadline_s - time.perf_counter())):
+            if request.binding is None or (self._running and request.state is not RequestState.RUNNING):
+                continue
+            if not request.binding.wait(max(0.0, deadline_s - time.perf_counter())):
                 return
 
     def schedule(self) -> Batch:
