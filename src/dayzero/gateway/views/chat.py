@@ -173,7 +173,6 @@ class ChatView:
                 include_usage=terms.include_usage,
                 is_scored=rules.scored,
                 shows_reasoning=request.include_reasoning is not False,
-                is_named=use.mode == "named",
                 prompt_token_ids=tokens if request.return_token_ids else None,
             )
             await service.answer([Prompt(tokens, params)], request, terms, rules, form, (scope, receive, send))
@@ -204,7 +203,6 @@ class ChatFormat:
     """Chat completions on the wire. The parts of a chunk that never change are encoded once.
 
     shows_reasoning   otherwise what the model thought is left out
-    is_named          the one call that was asked for by its name ends with "stop", as OpenAI's does
     """
 
     def __init__(
@@ -215,14 +213,12 @@ class ChatFormat:
         include_usage: bool,
         is_scored: bool,
         shows_reasoning: bool,
-        is_named: bool,
         prompt_token_ids: list[int] | None,
     ) -> None:
         self._tokenizer = service.tokenizer
         self._include_usage = include_usage
         self._is_scored = is_scored
         self._shows_reasoning = shows_reasoning
-        self._is_named = is_named
         self._prompt_token_ids = prompt_token_ids
         self._called: set[int] = set()  # choices with a complete call
         self._encode = msgspec.json.Encoder().encode
@@ -333,7 +329,7 @@ class ChatFormat:
 
     def _finish_reason(self, index: int, finish: str) -> str:
         """A complete call is a reason of its own, unless something else cut the output."""
-        return "tool_calls" if finish == "stop" and index in self._called and not self._is_named else finish
+        return "tool_calls" if finish == "stop" and index in self._called else finish
 
     def _logprobs(self, scored: Sequence[Scored]) -> dict[str, Any]:
         return {"content": [chat_logprob(self._tokenizer, entry) for entry in scored], "refusal": None}
