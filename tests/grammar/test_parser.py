@@ -83,8 +83,8 @@ def check(answer: Answer, case: Case) -> None:
 
 
 def test_what_python_would_warn_of_in_a_value_is_not_printed() -> None:
-    parser = OutputParser(FORMATS["pythonic"], [Tool("f", {})])
+    parser = parser_for(FORMATS["pythonic"], [Tool("f", {})])
     answer = read(parser, ['[f(a=["\\d", 1is 1])]', ""])
     assert answer.calls[0].is_complete is False
-    answer = read(OutputParser(FORMATS["pythonic"], [Tool("f", {})]), ['[f(a=["\\d"])]'])
+    answer = read(parser_for(FORMATS["pythonic"], [Tool("f", {})]), ['[f(a=["\\d"])]'])
     assert json.loads(answer.calls[0].arguments) == {"a": ["\\d"]}
