@@ -10,8 +10,6 @@ Source: the chat template of deepseek-ai/DeepSeek-V3 (with tools: vllm-project/v
 examples/tool_chat_template_deepseekv3.jinja).
 """
 
-import re
-
 from dayzero.grammar.format import Format
 from dayzero.grammar.shapes.named import Named
 
@@ -24,7 +22,6 @@ DEEPSEEK_V3 = Format(
         end="<｜tool▁call▁end｜>",
         section_end="<｜tool▁calls▁end｜>",
         head="function<｜tool▁sep｜>{name}\n",
-        name=re.compile(r"\s*function<｜tool▁sep｜>\s*([^\s`]+)\s*(?:```json)?\s*"),
     ),
     reasoning=("<think>", "</think>"),
     forbidden=("<｜User｜>", "<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>"),

@@ -9,8 +9,6 @@ missing. A section may come before the end of reasoning.
 Source: the chat template of moonshotai/Kimi-K2-Thinking (a copy: ggml-org/llama.cpp, models/templates).
 """
 
-import re
-
 from dayzero.grammar.format import Format
 from dayzero.grammar.shapes.named import Named
 
@@ -23,7 +21,6 @@ KIMI_K2 = Format(
         end="<|tool_call_end|>",
         section_end="<|tool_calls_section_end|>",
         head="functions.{name}:{index}",
-        name=re.compile(r"\s*(?:functions\.)?([^\s:]+)(?::\d+)?\s*"),
     ),
     reasoning=("<think>", "</think>"),
     closes_reasoning=True,

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from dayzero.grammar.envelope import arguments
 from dayzero.grammar.tools import Tool
@@ -31,8 +32,8 @@ class Named:
     fences        around the object, which may be missing
     end           after each call; "": nothing
     section_end   after the last one; "": a call is alone
-    name          what is the name within what stands there, its first group
-    head          how a model writes what stands there: {name}, and {index}, the number of calls before it
+    head          what stands between, {name} in it, and perhaps {index}, the number of calls before it; what is around
+                  the name may be missing
     """
 
     begin: str = ""
@@ -40,7 +41,6 @@ class Named:
     fences: tuple[str, str] | None = None
     end: str = ""
     section_end: str = ""
-    name: re.Pattern[str] = re.compile(r"\s*([^\s{}]+)\s*")
     head: str = "{name}"
 
     @property
@@ -62,7 +62,7 @@ class Named:
     def _call(self, window: Window) -> Reader:
         ends = Markers((*self.separators, "{"), window.tokens)
         text, separator = yield from until(window, ends, _MAX_NAME, keep="{")
-        name = self.name.fullmatch(text)
+        name = _name_pattern(self.head, self.fences[0] if self.fences else "").fullmatch(text.strip())
         if name is None:
             raise Malformed
         yield Name(name[1])
@@ -80,3 +80,11 @@ class Named:
         if self.end:
             yield from spaces(window)
             yield from literal(window, self.end)
+
+
+@cache
+def _name_pattern(head: str, fence: str) -> re.Pattern[str]:
+    """Finds the name in what stands before arguments or a fence: white space and all but the name may be missing."""
+    before, after = (part.strip() for part in head.split("{name}"))
+    index = r"\d+".join(re.escape(part) for part in after.split("{index}"))
+    return re.compile(rf"(?:{re.escape(before)})?\s*([^\s{{}}]+?)\s*(?:{index})?\s*(?:{re.escape(fence)})?")
