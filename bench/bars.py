@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bench.interval import Interval, interval, ratio
+from bench.interval import Interval, interval, ratio, shown
 from bench.peers.contenders import LLAMA_1B, OURS, SERVED, SMOLLM2
 from bench.peers.table import Samples, best, rivals, whole
 
@@ -226,6 +226,20 @@ def _beside_ourselves(lines: Sequence[Line]) -> Iterator[Row]:
     title = "wire, detokenizer, SSE and HTTP without a model, 32 streams, tokens/s"
     yield _alone(title, Bar(at_least=8000), of(lines, "wire"), "dayzero")
     yield _alone("the same, SSE chunks/s", Bar(), of(lines, "wire"), "chunks")
+    yield from _answers(lines)
+
+
+def _answers(lines: Sequence[Line]) -> Iterator[Row]:
+    """From tokens to server-sent events, and how evenly a client hears an argument."""
+    calls = ("a call of 16 KiB, hermes", "a call of 16 KiB, qwen3-coder")
+    for output in ("plain text", "reasoning, then text", *calls):
+        title = f"parser, chat view and SSE, {output}, tokens/s of one core"
+        found = of(lines, "parser", measure=output)
+        yield _alone(title, Bar(at_least=30_000), found, "dayzero", beside=("detokenizer", "tokenizers' DecodeStream"))
+    for output in ("plain text", *calls):
+        title = f"longest silence over the time of a token, {output}"
+        bar = Bar(at_most=1.5) if output in calls else Bar()
+        yield _alone(title, bar, of(lines, "silence", measure=output), "longest", beside=("median", "p999"))
 
 
 def _paired(title: str, bar: Bar, lines: Sequence[Line], above: str, below: str) -> Row:
@@ -237,9 +251,10 @@ def _paired(title: str, bar: Bar, lines: Sequence[Line], above: str, below: str)
     return Row(title, bar, None)
 
 
-def _alone(title: str, bar: Bar, lines: Sequence[Line], name: str) -> Row:
+def _alone(title: str, bar: Bar, lines: Sequence[Line], name: str, *, beside: Sequence[str] = ()) -> Row:
     for samples in _samples(lines):
-        return Row(title, bar, interval(samples[name]))
+        others = ", ".join(f"{other} {shown(statistics.median(samples[other]))}" for other in beside)
+        return Row(title, bar, interval(samples[name]), others)
     return Row(title, bar, None)
 
 

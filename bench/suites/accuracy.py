@@ -3,7 +3,8 @@
     python -m bench.suites.accuracy --server dayzero=http://127.0.0.1:8000 --server llama.cpp=http://127.0.0.1:8080
 
 Every question goes to each server in turn, greedily. The figures depend on the model first: what they compare is the
-servers, on the same file.
+servers, on the same file. `--begin "begun=<tool_call>"` sends server `begun` an answer that is begun already, for
+one that lets a model write what it likes before a call that is required; several names may have one URL.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jsonschema
@@ -31,6 +33,14 @@ TIMEOUT_S = 600.0
 MARKS = ("<!-- calls: begin -->\n", "<!-- calls: end -->")
 
 
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Where it listens, and what answers begin with that are to be continued."""
+
+    url: str
+    begin: str = ""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument(
@@ -39,6 +49,7 @@ def main() -> None:
     parser.add_argument(
         "--choice", type=lambda names: names.split(","), default=["auto", "required"], help="tool_choice"
     )
+    parser.add_argument("--begin", action="append", default=[], metavar="NAME=TEXT", help="what its answers begin with")
     parser.add_argument("--count", type=int, default=80, help="questions, taken evenly from all categories")
     parser.add_argument("--model", default="", help="what the servers serve, for the record")
     parser.add_argument("--from-results", action="store_true", help="ask nothing, print what is stored into the page")
@@ -48,7 +59,9 @@ def main() -> None:
         if data is None:
             sys.exit(f"error: {WHY_NOT}")
         cases = slice_of(list(bfcl(data)), args.count)
-        servers = dict(server.split("=", 1) for server in args.server)
+        begun = dict(begin.split("=", 1) for begin in args.begin)
+        urls = dict(server.split("=", 1) for server in args.server)
+        servers = {name: Server(url, begun.get(name, "")) for name, url in urls.items()}
         for choice in args.choice:
             lines = ask_all(servers, cases, choice, args.model)
             for line in lines:
@@ -66,15 +79,15 @@ def slice_of(cases: Sequence[CallCase], count: int) -> list[CallCase]:
     return [group[i * len(group) // each] for group in groups.values() for i in range(min(each, len(group)))]
 
 
-def ask_all(servers: dict[str, str], cases: Sequence[CallCase], choice: str, model: str) -> list[dict[str, Any]]:
+def ask_all(servers: dict[str, Server], cases: Sequence[CallCase], choice: str, model: str) -> list[dict[str, Any]]:
     """One line for each server: its verdict on each case, in the same order."""
     asked = [
         case for case in cases if case.answers or choice == "auto"
     ]  # a call that is required is never wrong to make
     verdicts: dict[str, list[dict[str, Any]]] = {name: [] for name in servers}
     for number, case in enumerate(asked):
-        for name, url in servers.items():
-            verdicts[name].append(verdict(case, *ask(url, case, choice)))
+        for name, server in servers.items():
+            verdicts[name].append(verdict(case, *ask(server, case, choice)))
         sys.stderr.write(f"\r{choice} {number + 1}/{len(asked)}")
     sys.stderr.write("\n")
     return [
@@ -82,14 +95,20 @@ def ask_all(servers: dict[str, str], cases: Sequence[CallCase], choice: str, mod
             "bench": PART,
             "commit": commit(),
             "machine": machine(),
-            "settings": {"measure": name, "session": choice, "model": model, "max_tokens": MAX_TOKENS},
+            "settings": {
+                "measure": name,
+                "session": choice,
+                "model": model,
+                "max_tokens": MAX_TOKENS,
+                "begin": servers[name].begin,
+            },
             "verdicts": found,
         }
         for name, found in verdicts.items()
     ]
 
 
-def ask(url: str, case: CallCase, choice: str) -> tuple[str, list[Call]]:
+def ask(server: Server, case: CallCase, choice: str) -> tuple[str, list[Call]]:
     """How the answer ended, and its calls."""
     tools = [
         {
@@ -102,15 +121,17 @@ def ask(url: str, case: CallCase, choice: str) -> tuple[str, list[Call]]:
         }
         for tool in case.tools
     ]
+    begun = [{"role": "assistant", "content": server.begin}] if server.begin else []
     body = {
-        "messages": list(case.question),
+        "messages": [*case.question, *begun],
         "tools": tools,
         "tool_choice": choice,
+        "parallel_tool_calls": "parallel" in case.category,
         "temperature": 0,
         "max_tokens": MAX_TOKENS,
     }
     request = urllib.request.Request(
-        f"{url}/v1/chat/completions", json.dumps(body).encode(), {"content-type": "application/json"}
+        f"{server.url}/v1/chat/completions", json.dumps(body).encode(), {"content-type": "application/json"}
     )
     try:
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as response:

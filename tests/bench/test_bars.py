@@ -98,3 +98,15 @@ def test_fidelity_is_held_against_the_peer_by_the_paired_difference_of_the_same_
     assert row(lines, "mean KL of int8, nats").cells()[3] == "met"
     assert row(lines, "mean KL of int8 less that of llama.cpp Q8_0").cells()[3] == "met"
     assert row(lines, "degridded, mean KL of int8 less that of llama.cpp Q8_0").cells()[3] == "missed"
+
+
+def test_a_call_is_held_to_its_longest_silence_and_text_tells_what_the_machine_adds() -> None:
+    def silence(measure: str, longest: float) -> Line:
+        samples = {"longest": [longest], "p999": [1.1], "median": [1.0]}
+        return {"bench": "silence", "unit": "times of a token", "settings": {"measure": measure}, "samples": samples}
+
+    lines = [silence("plain text", 1.7), silence("a call of 16 KiB, qwen3-coder", 2.04)]
+    text = row(lines, "longest silence over the time of a token, plain text")
+    call = row(lines, "longest silence over the time of a token, a call of 16 KiB, qwen3-coder")
+    assert (text.cells()[3], call.cells()[3]) == ("", "missed")
+    assert call.beside == "median 1, p999 1.1"
