@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayzero.grammar.partial_json import MAX_DEPTH, MAX_PATH_CHARS, Complete, Fragment, PartialJson, Reading
+from dayzero.grammar.partial_json import MAX_DEPTH, MAX_PATH_CHARS, Begun, Ended, Fragment, PartialJson, Reading, Scalar
 
 STRINGS = st.text(st.characters() | st.sampled_from('"\\/~\n\t\u2028😀é0'), max_size=12)
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -41,14 +41,13 @@ def walk(value: Any, path: str = "") -> list[Reading]:
     if isinstance(value, dict):
         names = [name.replace("~", "~0").replace("/", "~1") for name in value]
         inner = [r for name, child in zip(names, value.values(), strict=True) for r in walk(child, f"{path}/{name}")]
-        return [*inner, Complete(path, "object")]
+        return [Begun(path, "object"), *inner, Ended(path)]
     if isinstance(value, list):
         inner = [r for i, child in enumerate(value) for r in walk(child, f"{path}/{i}")]
-        return [*inner, Complete(path, "array")]
+        return [Begun(path, "array"), *inner, Ended(path)]
     if isinstance(value, str):
-        return [*([Fragment(path, value)] if value else []), Complete(path, "string", value)]
-    kind = "null" if value is None else "boolean" if isinstance(value, bool) else "number"
-    return [Complete(path, kind, value)]
+        return [Begun(path, "string"), *([Fragment(path, value)] if value else []), Ended(path)]
+    return [Scalar(path, json.dumps(value))]
 
 
 @given(VALUES, st.booleans(), st.sampled_from([None, 1]), st.data())
@@ -67,7 +66,7 @@ def test_any_document_in_any_pieces_reads_as_json_loads_does(
 @pytest.mark.parametrize(
     "document",
     [
-        r'{"a":"\uD83D\uDE00","b/c~":[1,-2.5e3,{"":null}],"d":"x\"\\\/\b\f\n\r\t\u00e9"}',
+        r'{"a":"\uD83D\uDE00","b/c~":[1,-2500.0,{"":null}],"d":"x\"\\\/\b\f\n\r\t\u00e9"}',
         r'"\uD83D"',
         r'"\uD83Dx\uDE00"',
         r'"\uD83D\uD83D\uDE00"',
@@ -97,17 +96,46 @@ def test_what_json_loads_refuses_is_broken_and_nothing_else_is(text: str) -> Non
 
 def test_an_open_string_is_shown_as_far_as_it_goes() -> None:
     reader = PartialJson()
-    assert reader.push('{"title":"Dr') == [Fragment("/title", "Dr")]
+    assert reader.push('{"title":"Dr') == [Begun("", "object"), Begun("/title", "string"), Fragment("/title", "Dr")]
     assert reader.push("aft") == [Fragment("/title", "aft")]
-    assert reader.push('","n":1') == [Complete("/title", "string", "Draft")]
-    assert reader.push("}") == [Complete("/n", "number", 1), Complete("", "object")]
+    assert reader.push('","n":1') == [Ended("/title")]
+    assert reader.push("}") == [Scalar("/n", "1"), Ended("")]
+
+
+def test_a_word_is_complete_with_its_last_letter_and_a_number_with_what_follows_it() -> None:
+    reader = PartialJson()
+    assert reader.push("[tru") == [Begun("", "array")]
+    assert reader.push("e") == [Scalar("/0", "true")]
+    assert reader.push(",1.50e+1") == []
+    assert reader.push("\n") == [Scalar("/1", "1.50e+1")]
 
 
 def test_half_a_character_is_never_shown() -> None:
     reader = PartialJson()
-    assert reader.push(r'"\uD83D') == []
+    assert reader.push(r'"\uD83D') == [Begun("", "string")]
     assert reader.push(r"\uDE0") == []
     assert reader.push("0") == [Fragment("", "😀")]
+
+
+@pytest.mark.parametrize(
+    ("document", "is_plain"),
+    [
+        ('{"a":{"a":1},"b":{"a":1}}', True),
+        (r'{"a":"\u0061"}', True),
+        ('[{"a":1},{"a":1}]', True),
+        ('{"a":1,"a":1}', False),
+        ('{"b":{"a":1,"":2,"a":1}}', False),
+        (r'{"\u0061":1}', False),
+        (r'{"a\"b":1}', False),
+    ],
+)
+def test_names_that_come_twice_or_with_an_escape_are_noticed(document: str, is_plain: bool) -> None:
+    assert read([document])[1].has_plain_names is is_plain
+
+
+@pytest.mark.parametrize(("document", "is_number"), [("1", True), (" -1.5 ", True), ("[1]", False), ('"1"', False)])
+def test_a_document_that_is_one_number_is_noticed(document: str, is_number: bool) -> None:
+    assert read([document])[1].is_number is is_number
 
 
 def test_a_document_cut_short_is_broken_at_its_end_only() -> None:

@@ -48,9 +48,13 @@ HARMLESS = frozenset(
 
 
 class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Extras of a stream."""
+    """Extras of a stream.
+
+    partial_json   what each chunk changes in the JSON documents of the answer
+    """
 
     include_usage: bool | None = None
+    partial_json: bool | None = None
 
 
 class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +98,7 @@ class Terms:
     num_choices: int  # for each prompt
     stops: tuple[str, ...]
     include_usage: bool
+    partial_json: bool
     seed: int  # the client's, else drawn: one for the whole request, so that the answer can be had again
 
 
@@ -110,8 +115,14 @@ def terms_of(fields: GenerationFields, limits: Limits) -> Terms:
         raise RequestError(f"too many entries in logit_bias (limit: {limits.logit_biases})", param="logit_bias")
     if not -(2**31) <= (fields.priority or 0) < 2**31:
         raise RequestError(f"priority out of range: {fields.priority}", param="priority")
-    include_usage = fields.stream_options is not None and bool(fields.stream_options.include_usage)
-    return Terms(num_choices, _stops(fields.stop, limits), include_usage, _seed(fields.seed))
+    extras = fields.stream_options or StreamOptions()
+    return Terms(
+        num_choices=num_choices,
+        stops=_stops(fields.stop, limits),
+        include_usage=bool(extras.include_usage),
+        partial_json=bool(extras.partial_json),
+        seed=_seed(fields.seed),
+    )
 
 
 def sampling_params(

@@ -1,4 +1,4 @@
-"""A JSON document read while it is written: which values are complete, and what has come of the string under way.
+"""A JSON document read while it is written: what begins, what has come of it, and what is complete.
 
 Each character is read once, wherever the text was split. Knows no schema; what it accepts and what it makes of it is
 what `json.loads` does, without NaN and Infinity, which are no JSON.
@@ -6,40 +6,54 @@ what `json.loads` does, without NaN and Infinity, which are no JSON.
 Sources: RFC 8259 (JSON), RFC 6901 (JSON Pointer).
 """
 
-import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 MAX_DEPTH = 128
 MAX_NUMBER_CHARS = 512
-MAX_PATH_CHARS = 4096  # every fragment carries its path
+MAX_PATH_CHARS = 1024  # every reading carries its path
 
 _STRING_RUN = re.compile(r'[^"\\\x00-\x1f]+')
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_WORDS = {"true": True, "false": False, "null": None}
+_WORDS = frozenset({"true", "false", "null"})
 _BLANK = " \t\n\r"
 _HEX = frozenset("0123456789abcdefABCDEF")
 
 
 @dataclass(frozen=True, slots=True)
+class Begun:
+    """A string, an object or an array, empty as yet. `path` is a JSON Pointer; a name that comes twice begins anew."""
+
+    path: str
+    kind: Literal["string", "object", "array"]
+
+
+@dataclass(frozen=True, slots=True)
 class Fragment:
-    """More of the string at `path`, a JSON Pointer. Never half a surrogate pair."""
+    """More of a string that has begun. Never half a surrogate pair."""
 
     path: str
     text: str
 
 
 @dataclass(frozen=True, slots=True)
-class Complete:
-    """The value at `path` is whole. A container comes after what is in it, and does not repeat it: `value` is None."""
+class Ended:
+    """What had begun at `path` is whole. A container comes after what is in it."""
 
     path: str
-    kind: str  # "string", "number", "boolean", "null", "object", "array"
-    value: str | int | float | bool | None = None
 
 
-Reading = Fragment | Complete
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A number, true, false or null, whole at once and as it was written."""
+
+    path: str
+    literal: str
+
+
+Reading = Begun | Fragment | Ended | Scalar
 
 
 @dataclass(slots=True)
@@ -50,6 +64,7 @@ class _Open:
     path: str
     key: str = ""
     count: int = 0
+    keys: set[str] = field(default_factory=set)
 
     def child(self) -> str:
         name = self.key.replace("~", "~0").replace("/", "~1") if self.is_object else str(self.count)
@@ -59,18 +74,22 @@ class _Open:
 class PartialJson:
     """One document. `push` its text in pieces, then `finish`.
 
-    is_complete   the document's value is whole
-    is_broken     it can no longer become JSON, or is beyond a limit of this module; the rest is not read
+    is_complete       the document's value is whole
+    is_broken         it can no longer become JSON, or is beyond a limit of this module; the rest is not read
+    has_plain_names   no object has a name twice, or one that is written with an escape
+    is_number         all that was read is one number
     """
 
     def __init__(self) -> None:
         self.is_broken = False
         self.is_complete = False
+        self.has_plain_names = True
+        self.is_number = False
         self._open: list[_Open] = []
         self._state = "value"  # value, first (value or end), key, first_key, colon, next, string, word, end
         self._is_key = False
         self._at = ""  # the path of the string under way
-        self._said: list[str] = []  # of the string under way
+        self._name: list[str] = []  # of the key under way
         self._escape = ""  # of an escape under way, from its backslash
         self._high = ""  # a high surrogate that waits for its other half
         self._word = ""  # of a number or a literal under way
@@ -99,8 +118,7 @@ class PartialJson:
         """One character outside a string. Returns where to go on: at the same one, if it only ended a word."""
         if self._state == "word":
             if c not in ',]}" \t\n\r:[{':
-                self._word += c
-                self.is_broken = len(self._word) > MAX_NUMBER_CHARS
+                self._add_to_word(c)
                 return at + 1
             self._end_word()
             return at
@@ -122,8 +140,7 @@ class PartialJson:
         elif (state in ("next", "first_key") and c == "}" and self._open[-1].is_object) or (
             state in ("next", "first") and c == "]" and not self._open[-1].is_object
         ):
-            closed = self._open.pop()
-            self._ended(Complete(closed.path, "object" if closed.is_object else "array"))
+            self._ended(Ended(self._open.pop().path))
         else:
             self.is_broken = True
 
@@ -131,28 +148,42 @@ class PartialJson:
         """The first character of a value."""
         if c == '"':
             self._state, self._is_key, self._at = "string", False, self._path()
+            self._out.append(Begun(self._at, "string"))
         elif c in "{[":
-            self._open.append(_Open(c == "{", self._path()))
-            self._state = "first_key" if c == "{" else "first"
-            self.is_broken = len(self._open) > MAX_DEPTH
+            self._begin_container(is_object=c == "{")
         else:
-            self._state, self._word = "word", c
+            self._state, self._word = "word", ""
+            self._add_to_word(c)
+
+    def _begin_container(self, *, is_object: bool) -> None:
+        path = self._path()
+        self._open.append(_Open(is_object, path))
+        self._state = "first_key" if is_object else "first"
+        if len(self._open) > MAX_DEPTH:
+            self.is_broken = True
+        else:
+            self._out.append(Begun(path, "object" if is_object else "array"))
 
     def _path(self) -> str:
         return self._open[-1].child() if self._open else ""
 
-    def _ended(self, value: Complete) -> None:
-        self._out.append(value)
+    def _ended(self, last: Ended | Scalar) -> None:
+        self._out.append(last)
         self.is_complete = not self._open
         self._state = "next" if self._open else "end"
 
+    def _add_to_word(self, c: str) -> None:
+        self._word += c
+        if self._word in _WORDS:
+            self._ended(Scalar(self._path(), self._word))
+        else:
+            self.is_broken = len(self._word) > MAX_NUMBER_CHARS
+
     def _end_word(self) -> None:
-        word, self._word = self._word, ""
-        if word in _WORDS:
-            value = _WORDS[word]
-            self._ended(Complete(self._path(), "null" if value is None else "boolean", value))
-        elif _NUMBER.fullmatch(word):
-            self._ended(Complete(self._path(), "number", json.loads(word)))
+        """What no character of its own ends."""
+        if _NUMBER.fullmatch(self._word):
+            self.is_number = not self._open
+            self._ended(Scalar(self._path(), self._word))
         else:
             self.is_broken = True
 
@@ -175,6 +206,7 @@ class PartialJson:
 
     def _escaped(self, c: str) -> None:
         self._escape += c
+        self.has_plain_names &= not self._is_key
         if len(self._escape) == 2 and c != "u":
             self.is_broken = c not in _ESCAPES
             self._escape = ""
@@ -202,15 +234,19 @@ class PartialJson:
             text, self._high = self._high + text, ""
         if not text:
             return
-        self._said.append(text)
-        if not self._is_key:
+        if self._is_key:
+            self._name.append(text)
+        else:
             self._out.append(Fragment(self._at, text))
 
     def _end_string(self) -> None:
         self._say("")
-        text, self._said = "".join(self._said), []
-        if self._is_key:
-            self._open[-1].key, self._state = text, "colon"
-            self.is_broken = len(self._path()) > MAX_PATH_CHARS
-        else:
-            self._ended(Complete(self._at, "string", text))
+        if not self._is_key:
+            self._ended(Ended(self._at))
+            return
+        name, self._name = "".join(self._name), []
+        within = self._open[-1]
+        self.has_plain_names &= name not in within.keys
+        within.keys.add(name)
+        within.key, self._state = name, "colon"
+        self.is_broken = len(self._path()) > MAX_PATH_CHARS

@@ -7,6 +7,7 @@ import pytest
 
 from dayzero.core.events import FinishReason
 from dayzero.grammar.formats.registry import FORMATS
+from tests.gateway.json_client import Document
 from tests.gateway.stand import Stand, says, sse, stand
 
 WEATHER = {
@@ -148,3 +149,32 @@ def test_without_parallel_calls_only_the_first_is_told() -> None:
     message, _ = message_of(hermes(f"{CALL}\n{CALL}").chat(tools=[WEATHER], parallel_tool_calls=False).json())
     assert len(message["tool_calls"]) == 1
     assert message["content"] is None
+
+
+@pytest.mark.parametrize("per_event", [1, 3, 1000])
+def test_the_arguments_of_calls_are_told_as_documents(per_event: int) -> None:
+    this = hermes(f"Let me see. {CALL}\n{CALL}{CALL[:-20]}", per_event=per_event)
+    events = sse(this.chat(tools=[WEATHER], stream=True, stream_options={"partial_json": True}))
+    documents: dict[int, Document] = {}
+    completes: dict[int, bool] = {}
+    for event in events:
+        told = event["choices"][0].get("partial_json")
+        if told is not None:
+            documents.setdefault(told["tool_call"], Document()).apply(told["changes"])
+            if "complete" in told:
+                completes[told["tool_call"]] = told["complete"]
+    calls = assembled(events)[0]["tool_calls"]
+    assert [documents[i].value for i in range(2)] == [json.loads(call["function"]["arguments"]) for call in calls[:2]]
+    assert completes == {0: True, 1: True, 2: False}
+
+
+def test_a_stream_has_no_such_thing_unless_it_was_asked_for() -> None:
+    assert "partial_json" not in hermes(CALL).chat(tools=[WEATHER], stream=True).text
+
+
+@pytest.mark.parametrize("fields", [{}, {"tools": [WEATHER], "tool_choice": "none"}])
+def test_partial_json_of_plain_text_is_refused_with_what_to_do(fields: dict[str, Any]) -> None:
+    response = hermes("hi").chat(stream=True, stream_options={"partial_json": True}, **fields)
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (400, "stream_options.partial_json")
+    assert "response_format" in error["message"]

@@ -186,3 +186,9 @@ def test_a_stream_tells_the_ids_of_its_prompt_once() -> None:
     assert sorted(told) == [0, 1]
     ids = [token for e in events for choice in e["choices"] if choice["index"] == 1 for token in choice["token_ids"]]
     assert ids == [*b"abc", EOS]
+
+
+def test_partial_json_of_plain_text_is_refused_with_what_to_do() -> None:
+    error = stand().complete(stream=True, stream_options={"partial_json": True}).json()["error"]
+    assert error["param"] == "stream_options.partial_json"
+    assert "response_format" in error["message"]

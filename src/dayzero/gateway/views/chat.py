@@ -20,6 +20,7 @@ from dayzero.gateway.fields import (
     terms_of,
 )
 from dayzero.gateway.generate import Prompt, Usage
+from dayzero.gateway.json_changes import JsonChanges, JsonOutput, changes_of
 from dayzero.gateway.parse import FieldRules
 from dayzero.gateway.reading import Reader
 from dayzero.gateway.service import TextService
@@ -137,6 +138,7 @@ class ChatView:
         num_logprobs = num_logprobs_of(request)
         use = tool_use(request.tools, request.tool_choice, request.parallel_tool_calls, service.config.limits)
         self._reader.check(use)
+        changes = changes_of(JsonOutput(calls=bool(use.tools) and use.mode != "none"), is_asked=terms.partial_json)
         with service.admission.admit(terms.num_choices):
             tokens = await self._encoder.encode(
                 request.messages,
@@ -174,6 +176,7 @@ class ChatView:
                 is_scored=rules.scored,
                 shows_reasoning=request.include_reasoning is not False,
                 prompt_token_ids=tokens if request.return_token_ids else None,
+                changes=changes,
             )
             await service.answer([Prompt(tokens, params)], request, terms, rules, form, (scope, receive, send))
 
@@ -214,12 +217,14 @@ class ChatFormat:
         is_scored: bool,
         shows_reasoning: bool,
         prompt_token_ids: list[int] | None,
+        changes: JsonChanges | None,
     ) -> None:
         self._tokenizer = service.tokenizer
         self._include_usage = include_usage
         self._is_scored = is_scored
         self._shows_reasoning = shows_reasoning
         self._prompt_token_ids = prompt_token_ids
+        self._changes = changes
         self._called: set[int] = set()  # choices with a complete call
         self._encode = msgspec.json.Encoder().encode
         self._envelope = {
@@ -243,22 +248,24 @@ class ChatFormat:
 
     def chunk(self, delta: Delta) -> bytes:
         """An event for each part; the last of them carries the log-probs and token ids."""
-        said = [body for part in delta.parts if (body := self._part(part)) is not None]
+        said = [event for part in delta.parts if (event := self._event(delta.index, part)) is not None]
         if not said and (delta.scored or self._prompt_token_ids is not None):
-            said = [b'{"content":""}']
+            said = [(b'{"content":""}', b"")]
         self._note_calls(delta)
         head = self._heads[delta.index]
-        events = [b'%s%s,"logprobs":null,"finish_reason":null}%s' % (head, body, self._tail) for body in said[:-1]]
+        events = [b'%s%s,"logprobs":null,"finish_reason":null%s}%s' % (head, *event, self._tail) for event in said[:-1]]
         if said:
             logprobs = self._encode(self._logprobs(delta.scored)) if delta.scored else b"null"
             token_ids = b""
             if self._prompt_token_ids is not None:
                 token_ids = b',"token_ids":' + self._encode(delta.token_ids)
-            rest = (said[-1], b',"logprobs":', logprobs, b',"finish_reason":null', token_ids, b"}", self._tail)
+            body, extra = said[-1]
+            rest = (body, b',"logprobs":', logprobs, b',"finish_reason":null', token_ids, extra, b"}", self._tail)
             events.append(head + b"".join(rest))
         if delta.finish is not None:
             finish = self._finish_reason(delta.index, delta.finish).encode()
-            events.append(b'%s{},"logprobs":null,"finish_reason":"%s"}%s' % (head, finish, self._tail))
+            extra = b"" if self._changes is None else _extra(self._changes.of_text(delta.index, "", delta.finish))
+            events.append(b'%s{},"logprobs":null,"finish_reason":"%s"%s}%s' % (head, finish, extra, self._tail))
         return b"".join(events)
 
     def closing(self, usage: Usage) -> bytes:
@@ -308,6 +315,12 @@ class ChatFormat:
             message["tool_calls"] = calls
         return message
 
+    def _event(self, index: int, part: Part) -> tuple[bytes, bytes] | None:
+        """The delta of a chunk, and the choice's own fields beside it."""
+        body = self._part(part)
+        extra = b"" if self._changes is None else _extra(self._changes.of_part(index, part))
+        return None if body is None and not extra else (body or b"{}", extra)
+
     def _part(self, part: Part) -> bytes | None:
         """The delta of a chunk."""
         match part:
@@ -346,6 +359,10 @@ def chat_logprob(tokenizer: Tokenizer, entry: Scored) -> dict[str, Any]:
             for token, logprob in entry.logprob.top
         ],
     }
+
+
+def _extra(changes: bytes) -> bytes:
+    return b',"partial_json":' + changes if changes else b""
 
 
 def _call(name: str) -> dict[str, Any]:

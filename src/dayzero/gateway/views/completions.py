@@ -25,6 +25,7 @@ from dayzero.gateway.fields import (
     terms_of,
 )
 from dayzero.gateway.generate import Prompt, Usage
+from dayzero.gateway.json_changes import JsonChanges, JsonOutput, changes_of
 from dayzero.gateway.parse import FieldRules
 from dayzero.gateway.service import TextService
 from dayzero.gateway.stream import Delta, Echo, Scored, StreamRules
@@ -70,6 +71,7 @@ class CompletionView:
         request = await service.read(scope, receive, CompletionRequest, RULES)
         terms = terms_of(request, service.config.limits)
         check_request(request)
+        changes = changes_of(JsonOutput(), is_asked=terms.partial_json)
         given = prompts_of(request.prompt, service.config.limits)
         with service.admission.admit(terms.num_choices * len(given)):
             prompts = [
@@ -84,7 +86,12 @@ class CompletionView:
                 score_end=True,
             )
             form = CompletionFormat(
-                service, prompts, num_choices=terms.num_choices, request=request, include_usage=terms.include_usage
+                service,
+                prompts,
+                num_choices=terms.num_choices,
+                request=request,
+                include_usage=terms.include_usage,
+                changes=changes,
             )
             await service.answer(prompts, request, terms, rules, form, (scope, receive, send))
 
@@ -167,12 +174,14 @@ class CompletionFormat:
         num_choices: int,
         request: CompletionRequest,
         include_usage: bool,
+        changes: JsonChanges | None,
     ) -> None:
         self._tokenizer = service.tokenizer
         self._prompts = prompts
         self._num_choices = num_choices
         self._return_token_ids = bool(request.return_token_ids)
         self._is_scored = request.logprobs is not None
+        self._changes = changes
         self._begun: set[int] = set()  # choices of which a chunk is out
         self._include_usage = include_usage
         self._encode = msgspec.json.Encoder().encode
@@ -196,6 +205,8 @@ class CompletionFormat:
         self._begun.add(delta.index)
         if not delta.scored:
             choice["logprobs"] = None
+        if self._changes is not None and (changes := self._changes.of_text(delta.index, delta.text, delta.finish)):
+            choice["partial_json"] = msgspec.Raw(changes)
         return self._head + self._encode(choice) + self._tail
 
     def closing(self, usage: Usage) -> bytes:
