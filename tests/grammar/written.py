@@ -19,16 +19,19 @@ class Call:
     arguments: Mapping[str, object]
 
 
-def written(format: Format, calls: Sequence[Call]) -> str:  # noqa: A002 - what it is called everywhere
-    """The calls of one answer. Raises NotImplementedError for a format that no shape of these writes."""
-    trigger = "" if format.bare else next(iter(format.triggers), "")
+def written(format: Format, calls: Sequence[Call], *, triggered: bool = False) -> str:  # noqa: A002 - its name
+    """The calls of one answer. Raises NotImplementedError for a format that no shape of these writes.
+
+    triggered   with what begins calls among text, also where they begin with themselves otherwise
+    """
+    trigger = "" if format.bare and not triggered else next(iter(format.triggers), "")
     match format.shape:
         case Enveloped(end=end, arguments_key=key):
             return "\n".join(f"{trigger}\n{_envelope(call, key)}\n{end}" for call in calls)
         case EnvelopedList(end=end, arguments_key=key):
             return f"{trigger}[{', '.join(_envelope(call, key) for call in calls)}]{end}"
         case BareEnvelopes(arguments_key=key):
-            return "; ".join(_envelope(call, key) for call in calls)
+            return trigger + "; ".join(_envelope(call, key) for call in calls)
         case Named(section_end=section_end) as named:
             bodies = [_named(named, call, index) for index, call in enumerate(calls)]
             if section_end:
@@ -38,8 +41,8 @@ def written(format: Format, calls: Sequence[Call]) -> str:  # noqa: A002 - what 
             end = f"\n{section_end}" if section_end else ""
             begin = f"{trigger}\n" if section_end else trigger
             return "\n".join(f"{begin}{_tagged(tagged, call)}{end}" for call in calls)
-        case Pythonic():
-            return f"[{', '.join(_pythonic(call) for call in calls)}]"
+        case Pythonic(end=end):
+            return f"{trigger}[{', '.join(_pythonic(call) for call in calls)}]{end if trigger else ''}"
     raise NotImplementedError(f"calls of {format.name}")
 
 

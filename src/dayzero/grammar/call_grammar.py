@@ -1,13 +1,14 @@
-"""The grammar of calls, of the same record of which the parser is made.
+"""Grammars of answers with calls, of the same record of which the parser is made.
 
-What it accepts, the parser reads as calls of the tools that are offered, with arguments that fit their schemas. It does
-not bind `pattern` and `format` of strings that stand between tags without quotes, nor keys that a schema does not name
-there.
+What they accept, the parser reads as calls of the tools that are offered, with arguments that fit their schemas. They
+do not bind `pattern` and `format` of strings that stand between tags without quotes. Between tags and in Python's
+notation a schema that names properties takes no others, whatever it says of them.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 
+from dayzero.errors import RequestError
 from dayzero.grammar.format import Format, Shape
 from dayzero.grammar.lark import Lark
 from dayzero.grammar.shapes.enveloped import BareEnvelopes, Enveloped, EnvelopedList
@@ -15,37 +16,91 @@ from dayzero.grammar.shapes.messages import Messages
 from dayzero.grammar.shapes.named import Named
 from dayzero.grammar.shapes.pythonic import Pythonic
 from dayzero.grammar.shapes.tagged import Tagged
-from dayzero.grammar.subschema import Schema, arguments_schema, length_of, properties_of, words_of
+from dayzero.grammar.subschema import Schema, arguments_schema, length_of, others_of, properties_of, words_of
 from dayzero.grammar.tagged_object import is_string_schema
 from dayzero.grammar.tools import Tool
 
 EMPTY = '""'
+_ANY_KEY = r'/[^\s<>"=]{1,64}/'  # of arguments that a schema does not name
+_ANY_PYTHON_KEY = "/[A-Za-z_][A-Za-z0-9_]{0,63}/"
+
+_PYTHON_WORDS = (("boolean", '"True" | "False"'), ("null", '"None"'))
 
 
-def call_grammar(
-    format: Format,  # noqa: A002 - what it is called everywhere
-    tools: Sequence[Tool],
-    *,
-    parallel: bool,
-    after_trigger: bool,
-    token_ids: Mapping[str, int],
-) -> str | None:
-    """llguidance's source for one call of the tools, or several; None for a format whose calls have no grammar here.
+class CallGrammar:
+    """The grammars of calls in one format, as llguidance's source.
 
-    after_trigger   the output already holds what `binding_triggers` names, and the grammar goes on from there;
-                    otherwise it is all of the output
-    token_ids       of the markers that are one token of the vocabulary
+    tools       that may be called, at least one; arguments fit their schemas
+    parallel    False: one call in an answer
+    token_ids   of the markers that are one token of the vocabulary
     """
-    assert tools
-    lark = Lark(token_ids)
-    trigger = next(iter(binding_triggers(format)), "")
-    section = _section(format.shape, lark, tools, parallel)
-    if section is None:
-        return None
-    if not (after_trigger or format.bare):
-        section = " ".join(part for part in (lark.literal(trigger), section) if part)
-        section = section if _holds_several(format.shape) else _several(lark.rule(section), "", parallel)
-    return lark.source(section)
+
+    def __init__(
+        self,
+        format: Format,  # noqa: A002 - what it is called everywhere
+        tools: Sequence[Tool],
+        *,
+        parallel: bool,
+        token_ids: Mapping[str, int],
+    ) -> None:
+        assert tools
+        self._format = format
+        self._tools = tools
+        self._parallel = parallel
+        self._token_ids = token_ids
+
+    def rest(self) -> str:
+        """What follows a trigger, up to the end of what it began."""
+        lark = Lark(self._token_ids)
+        return lark.source(self._section(lark, self._trigger))
+
+    def calls(self, *, starts_in_reasoning: bool) -> str:
+        """An answer that is calls, at least one, and before them nothing but what the model thinks."""
+        lark = Lark(self._token_ids)
+        begun = lark.rule(self._section(lark, self._begin))
+        if self._parallel and self._begin and not _holds_several(self._format.shape):
+            begun = lark.rule(f"{begun} (WS? {lark.literal(self._begin)} {begun})*")
+        calls = lark.rule(f"{lark.literal(self._begin)} {begun}")
+        return lark.source(self._after_thoughts(lark, calls, begun, starts_in_reasoning=starts_in_reasoning))
+
+    def text_and_calls(self, *, starts_in_reasoning: bool) -> str:
+        """Any answer, in which calls are as they should be."""
+        lark = Lark(self._token_ids)
+        section = lark.rule(self._section(lark, self._trigger))
+        text = lark.text()
+        go_on = lark.rule(f"({lark.text_until(self._trigger)} {section})* {text}") if self._parallel else EMPTY
+        begun = lark.rule(f"{section} {go_on}")
+        answers = [lark.text(besides=self._format.bare)]
+        if self._trigger:
+            answers.append(f"{lark.text_until(self._trigger, besides=self._format.bare)} {begun}")
+        if self._format.bare:
+            answers.append(f"WS? {self._section(lark, '')}")
+        answer = lark.any_of(answers)
+        return lark.source(self._after_thoughts(lark, answer, begun, starts_in_reasoning=starts_in_reasoning))
+
+    @property
+    def _trigger(self) -> str:
+        return next(iter(binding_triggers(self._format)), "")
+
+    @property
+    def _begin(self) -> str:
+        """What an answer of calls begins with; "": they begin with themselves."""
+        return "" if self._format.bare else self._trigger
+
+    def _after_thoughts(self, lark: Lark, answer: str, begun: str, *, starts_in_reasoning: bool) -> str:
+        """The answer, behind the reasoning that it may have. `begun`: what follows a trigger that ends it."""
+        if self._format.reasoning is None:
+            return answer
+        begin, end = self._format.reasoning
+        thoughts = [f"{lark.text_until(end)} WS? {answer}"]
+        if self._format.closes_reasoning and self._trigger:
+            thoughts.append(f"{lark.text_until(self._trigger)} {begun}")
+        thought = lark.any_of(thoughts)
+        return thought if starts_in_reasoning else f"{answer} | {lark.literal(begin)} {thought}"
+
+    def _section(self, lark: Lark, trigger: str) -> str:
+        """All that follows a trigger; "": that is all of an answer."""
+        return _section(self._format.shape, lark, self._tools, self._parallel, is_triggered=bool(trigger))
 
 
 def binding_triggers(format: Format) -> tuple[str, ...]:  # noqa: A002
@@ -61,8 +116,7 @@ def _holds_several(shape: Shape | Messages) -> bool:
     )
 
 
-def _section(shape: Shape | Messages, lark: Lark, tools: Sequence[Tool], parallel: bool) -> str | None:
-    """All that follows a trigger."""
+def _section(shape: Shape | Messages, lark: Lark, tools: Sequence[Tool], parallel: bool, *, is_triggered: bool) -> str:
     match shape:
         case Enveloped():
             return f"WS? {_envelopes(shape.arguments_key, lark, tools)} WS? {lark.literal(shape.end)}"
@@ -78,8 +132,9 @@ def _section(shape: Shape | Messages, lark: Lark, tools: Sequence[Tool], paralle
             return _tagged(shape, lark, tools, parallel)
         case Pythonic():
             calls = _several(lark.any_of([_python_call(lark, tool) for tool in tools]), ",", parallel)
-            return f'"[" {calls} "]"'
-    return None
+            end = f" {lark.literal(shape.end)}" if shape.end and is_triggered else ""
+            return f'"[" {calls} "]"{end}'
+    raise RequestError("calls of this model's format cannot be bound by a grammar", param="tool_choice")
 
 
 def _several(call: str, separator: str, parallel: bool) -> str:
@@ -125,8 +180,11 @@ def _tagged(shape: Tagged, lark: Lark, tools: Sequence[Tool], parallel: bool) ->
     def call(tool: Tool) -> str:
         pieces = [lark.literal(shape.begin + tool.name + shape.name_end), "WS?"]
         for name, schema, is_required in properties_of(tool.parameters):
-            pair = lark.rule(f"{_tagged_value(shape, lark, name, schema)} WS?")
+            pair = lark.rule(f"{_tagged_value(shape, lark, lark.literal(name), schema)} WS?")
             pieces.append(pair if is_required else f"{pair}?")
+        others = others_of(tool.parameters)
+        if others is not None:
+            pieces.append(f"({_tagged_other(shape, lark, others)} WS?)*")
         return " ".join((*pieces, lark.literal(shape.tags.end)))
 
     any_call = lark.any_of([call(tool) for tool in tools])
@@ -135,15 +193,15 @@ def _tagged(shape: Tagged, lark: Lark, tools: Sequence[Tool], parallel: bool) ->
     return f"WS? {_several(any_call, '', parallel)} WS? {lark.literal(shape.section_end)}"
 
 
-def _tagged_value(shape: Tagged, lark: Lark, name: str, schema: Schema) -> str:
-    """A key with its value between their tags."""
+def _tagged_value(shape: Tagged, lark: Lark, key: str, schema: Schema) -> str:
+    """A key, which is written already, with its value between their tags."""
     tags = shape.tags
     is_text = is_string_schema(schema)
     begin = next(begin for begin, says in tags.value_begins.items() if says in (None, is_text))
     line = "\n" if tags.has_own_lines else ""
-    key = tags.key_begin + name + tags.key_end
     # Between a key and its value white space means nothing, unless nothing else stands between them.
-    opening = f"{lark.literal(key)} WS? {lark.literal(begin)}" if begin else lark.literal(key)
+    opening = [lark.literal(tags.key_begin), key, lark.literal(tags.key_end)]
+    opening += ["WS?", lark.literal(begin)] if begin else []
     end = line + tags.value_end
     words = words_of(schema)
     if words is not None:
@@ -153,7 +211,15 @@ def _tagged_value(shape: Tagged, lark: Lark, name: str, schema: Schema) -> str:
         value = f"{lark.literal(line)} {text}" if line else text
     else:
         value = f"WS? {lark.schema(schema)} WS? {lark.literal(tags.value_end)}"
-    return f"{opening} {value}"
+    return " ".join((*opening, value))
+
+
+def _tagged_other(shape: Tagged, lark: Lark, schema: Schema) -> str:
+    """A key that the tool's schema does not name; of a value of which it says nothing, the parser makes a string."""
+    text = _tagged_value(shape, lark, _ANY_KEY, schema or {"type": "string"})
+    if schema or False not in shape.tags.value_begins.values():
+        return text
+    return lark.any_of([text, _tagged_value(shape, lark, _ANY_KEY, schema)])
 
 
 def _python_call(lark: Lark, tool: Tool) -> str:
@@ -162,7 +228,12 @@ def _python_call(lark: Lark, tool: Tool) -> str:
         (lark.rule(f"{lark.literal(name + '=')} {_python_value(lark, schema)}"), is_required)
         for name, schema, is_required in properties_of(tool.parameters)
     ]
-    return f'{lark.literal(tool.name + "(")} {_listed(lark, keys)} ")"'
+    listed = _listed(lark, keys)
+    others = others_of(tool.parameters)
+    if others is not None:
+        key = lark.rule(f'{_ANY_PYTHON_KEY} "=" {_python_value(lark, others)}')
+        listed = f'({key} ("," WS? {key})*)?'
+    return f'{lark.literal(tool.name + "(")} {listed} ")"'
 
 
 def _listed(lark: Lark, keys: Sequence[tuple[str, bool]]) -> str:
@@ -185,5 +256,5 @@ def _python_value(lark: Lark, schema: Schema) -> str:
     kinds = [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, Sequence) else []
     if kinds == ["boolean"]:
         return '("True" | "False" | "true" | "false")'
-    words = [word for kind, word in (("boolean", '"True" | "False"'), ("null", '"None"')) if kind in kinds]
+    words = [word for kind, word in _PYTHON_WORDS if kind in kinds or not schema]
     return f"({' | '.join((lark.schema(schema), *words))})"

@@ -41,10 +41,14 @@ class Lark:
         bounded = {**schema, "x-guidance": {"whitespace_pattern": _SPACES}}
         return self.rule(f"%json {json.dumps(bounded, ensure_ascii=False)}")
 
-    def text_until(self, end: str, *, length: tuple[int, int | None] = (0, None)) -> str:
-        """Any text of so many characters, and the first `end` after it."""
+    def text(self, *, besides: str = "") -> str:
+        """Any text, whose first character that is no space is none of `besides`."""
+        return self.rule(f"/{_text(besides)}/")
+
+    def text_until(self, end: str, *, length: tuple[int, int | None] = (0, None), besides: str = "") -> str:
+        """Any text of so many characters, and the first `end` after it. `besides` as for `text`."""
         least, most = length
-        text = f"(?s:.{{{least},{'' if most is None else most}}})"
+        text = _text(besides) if besides else f"(?s:.{{{least},{'' if most is None else most}}})"
         before, *rest = [end] if self._tokens is None else self._tokens.split(end, maxsplit=1)
         if rest:  # no text holds a token, so the text can be as long as it likes
             return f"{self.rule(f'/{text}{_escaped(before)}/')} {self.literal(''.join(rest))}"
@@ -58,6 +62,10 @@ class Lark:
     def source(self, start: str) -> str:
         """The whole grammar; outputs are what the body `start` says."""
         return "\n".join((f"start: {start}", *self._rules, f"WS: /{_SPACES}/", ""))
+
+
+def _text(besides: str) -> str:
+    return rf"\s*([^\s{_escaped(besides)}](?s:.*))?" if besides else "(?s:.*)"
 
 
 def _escaped(text: str) -> str:

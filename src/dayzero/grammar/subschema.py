@@ -21,7 +21,16 @@ def properties_of(parameters: Schema) -> Iterator[tuple[str, Schema, bool]]:
         return
     for name, schema in properties.items():
         is_required = isinstance(required, Sequence) and name in required
-        yield name, _alone(parameters, name, schema), is_required
+        place = name.replace("~", "~0").replace("/", "~1")
+        yield name, _alone(parameters, f"properties/{place}", schema), is_required
+
+
+def others_of(parameters: Schema) -> Schema | None:
+    """The schema of properties that a schema leaves open; None if it names its own, or allows none."""
+    others = parameters.get("additionalProperties")
+    if "properties" in parameters or others is False:
+        return None
+    return _alone(parameters, "additionalProperties", others) if isinstance(others, Mapping) else {}
 
 
 def words_of(schema: Schema) -> list[str] | None:
@@ -38,13 +47,13 @@ def length_of(schema: Schema) -> tuple[int, int | None]:
     return least if isinstance(least, int) else 0, most if isinstance(most, int) else None
 
 
-def _alone(parameters: Schema, name: str, schema: object) -> Schema:
+def _alone(parameters: Schema, place: str, schema: object) -> Schema:
+    """The schema at this place, with all that it refers to."""
     if not isinstance(schema, Mapping):
         return {} if schema is not False else {"not": {}}
     if not _has_references(schema):
         return schema
-    pointer = name.replace("~", "~0").replace("/", "~1")
-    return {"$ref": f"{_ROOT}/properties/{pointer}", "$defs": {"root": _moved(parameters)}}
+    return {"$ref": f"{_ROOT}/{place}", "$defs": {"root": _moved(parameters)}}
 
 
 def _has_references(schema: Schema) -> bool:
