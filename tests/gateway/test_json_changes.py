@@ -1,9 +1,14 @@
 """The changes of a stream's chunks come to the document, however its text was spread over them."""
 
 import json
+import random
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import jsonschema
+import llguidance
+import llguidance.numpy
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -205,3 +210,46 @@ def test_only_an_answer_with_json_in_it_can_be_asked_for_its_changes() -> None:
     assert changes_of(JsonOutput(calls=True), is_asked=True) is not None
     with pytest.raises(RequestError, match="response_format"):
         changes_of(JsonOutput(), is_asked=True)
+
+
+SCHEMAS: list[dict[str, Any]] = [
+    {"type": "integer", "minimum": 10},
+    {"enum": ["a", "abc", 1, 12, [1], None]},
+    {"type": "array", "items": {"type": "number", "exclusiveMaximum": 50}, "minItems": 2, "maxItems": 4},
+    {"type": "object", "minProperties": 2, "maxProperties": 3, "additionalProperties": {"type": "integer"}},
+    {
+        "type": "object",
+        "properties": {"a": {"type": "string", "minLength": 2, "maxLength": 5}, "b": {"anyOf": [{"type": "null"}, {}]}},
+        "required": ["b"],
+        "additionalProperties": {"type": "boolean"},
+    },
+]
+
+
+def drawn(schema: dict[str, Any], seed: int, max_chars: int) -> str:
+    """What a grammar let by, of ASCII drawn with a liking for short strings and few different letters."""
+    tokens = llguidance.LLTokenizer("byte")
+    matcher = llguidance.LLMatcher(tokens, llguidance.LLMatcher.grammar_from_json_schema(json.dumps(schema)))
+    rows = llguidance.numpy.allocate_token_bitmask(1, tokens.vocab_size)
+    rng, text = random.Random(seed), ""
+    while len(text) < max_chars and not matcher.is_stopped():
+        llguidance.numpy.fill_next_token_bitmask(matcher, rows, 0)
+        allowed = np.flatnonzero(np.unpackbits(rows.view(np.uint8), bitorder="little"))
+        chars = [chr(token) for token in allowed if 32 <= token < 127]
+        if not chars:
+            break
+        liked = [c for c in '""""""}],:a1' if c in chars]
+        text += rng.choice(liked if liked and rng.random() < 0.95 else chars)
+        matcher.consume_token(ord(text[-1]))
+    return text
+
+
+@pytest.mark.parametrize("schema", SCHEMAS, ids=range(len(SCHEMAS)))
+def test_whatever_a_grammar_let_by_is_called_valid_only_if_it_is(schema: dict[str, Any]) -> None:
+    cut = JsonOutput(text=True, has_schema=True, can_be_cut=True)
+    validator = jsonschema.Draft202012Validator(schema)
+    texts = [drawn(schema, seed, max_chars=60) for seed in range(30)]
+    prefixes = {text[:length] for text in texts for length in range(len(text) + 1)}
+    cut_short = {text for text in prefixes if verdict(text, cut)[1] or verdict(text, BY_SCHEMA, "length")[1]}
+    assert all(validator.is_valid(json.loads(text)) for text in cut_short)
+    assert cut_short or schema["type"] == "integer"  # of which nobody knows whether it is whole
