@@ -5,7 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dayzero.grammar.format import Format
+from dayzero.grammar.gemma_grammar import noted
 from dayzero.grammar.shapes.enveloped import BareEnvelopes, Enveloped, EnvelopedList
+from dayzero.grammar.shapes.gemma import Noted
 from dayzero.grammar.shapes.named import Named
 from dayzero.grammar.shapes.pythonic import Pythonic
 from dayzero.grammar.shapes.tagged import Tagged
@@ -41,6 +43,8 @@ def written(format: Format, calls: Sequence[Call], *, triggered: bool = False) -
             end = f"\n{section_end}" if section_end else ""
             begin = f"{trigger}\n" if section_end else trigger
             return "\n".join(f"{begin}{_tagged(tagged, call)}{end}" for call in calls)
+        case Noted(end=end):
+            return "".join(f"{trigger}call:{call.name}{noted(call.arguments)}{end}" for call in calls)
         case Pythonic(end=end):
             return f"{trigger}[{', '.join(_pythonic(call) for call in calls)}]{end if trigger else ''}"
     raise NotImplementedError(f"calls of {format.name}")

@@ -1,8 +1,8 @@
 """Grammars of answers with calls, of the same record of which the parser is made.
 
 What they accept, the parser reads as calls of the tools that are offered, with arguments that fit their schemas. They
-do not bind `pattern` and `format` of strings that stand between tags without quotes. Between tags and in Python's
-notation a schema that names properties takes no others, whatever it says of them.
+do not bind the `format` of strings that stand without quotes. Between tags and in Python's notation a schema that names
+properties takes no others, whatever it says of them.
 """
 
 import json
@@ -10,17 +10,26 @@ from collections.abc import Mapping, Sequence
 
 from dayzero.errors import RequestError
 from dayzero.grammar.format import Format, Shape
-from dayzero.grammar.lark import Lark
+from dayzero.grammar.gemma_grammar import GemmaGrammar
+from dayzero.grammar.lark import NOTHING, Lark
 from dayzero.grammar.shapes.enveloped import BareEnvelopes, Enveloped, EnvelopedList
+from dayzero.grammar.shapes.gemma import Noted
 from dayzero.grammar.shapes.messages import Messages
 from dayzero.grammar.shapes.named import Named
 from dayzero.grammar.shapes.pythonic import Pythonic
 from dayzero.grammar.shapes.tagged import Tagged
-from dayzero.grammar.subschema import Schema, arguments_schema, length_of, others_of, properties_of, words_of
+from dayzero.grammar.subschema import (
+    Schema,
+    arguments_schema,
+    length_of,
+    others_of,
+    pattern_of,
+    properties_of,
+    words_of,
+)
 from dayzero.grammar.tagged_object import is_string_schema
 from dayzero.grammar.tools import Tool
 
-EMPTY = '""'
 _ANY_KEY = r'/[^\s<>"=]{1,64}/'  # of arguments that a schema does not name
 _ANY_PYTHON_KEY = "/[A-Za-z_][A-Za-z0-9_]{0,63}/"
 
@@ -68,7 +77,7 @@ class CallGrammar:
         lark = Lark(self._token_ids)
         section = lark.rule(self._section(lark, self._trigger))
         text = lark.text()
-        go_on = lark.rule(f"({lark.text_until(self._trigger)} {section})* {text}") if self._parallel else EMPTY
+        go_on = lark.rule(f"({lark.text_until(self._trigger)} {section})* {text}") if self._parallel else NOTHING
         begun = lark.rule(f"{section} {go_on}")
         answers = [lark.text(besides=self._format.bare)]
         if self._trigger:
@@ -130,6 +139,9 @@ def _section(shape: Shape | Messages, lark: Lark, tools: Sequence[Tool], paralle
             return _named(shape, lark, tools, parallel)
         case Tagged():
             return _tagged(shape, lark, tools, parallel)
+        case Noted():
+            any_call = lark.any_of([_noted_call(lark, tool) for tool in tools])
+            return f"{any_call} {lark.literal(shape.end)}"
         case Pythonic():
             calls = _several(lark.any_of([_python_call(lark, tool) for tool in tools]), ",", parallel)
             end = f" {lark.literal(shape.end)}" if shape.end and is_triggered else ""
@@ -207,7 +219,7 @@ def _tagged_value(shape: Tagged, lark: Lark, key: str, schema: Schema) -> str:
     if words is not None:
         value = f"({' | '.join(lark.literal(line + word + end) for word in words)})"
     elif is_text:
-        text = lark.text_until(end, length=length_of(schema))
+        text = lark.text_until(end, mark=tags.value_end, length=length_of(schema), pattern=pattern_of(schema))
         value = f"{lark.literal(line)} {text}" if line else text
     else:
         value = f"WS? {lark.schema(schema)} WS? {lark.literal(tags.value_end)}"
@@ -222,32 +234,22 @@ def _tagged_other(shape: Tagged, lark: Lark, schema: Schema) -> str:
     return lark.any_of([text, _tagged_value(shape, lark, _ANY_KEY, schema)])
 
 
+def _noted_call(lark: Lark, tool: Tool) -> str:
+    return f"{lark.literal(f'call:{tool.name}')} {GemmaGrammar(lark, arguments_schema(tool.parameters)).arguments()}"
+
+
 def _python_call(lark: Lark, tool: Tool) -> str:
     """f(a=1, b="x"), arguments in the order of the schema."""
     keys = [
         (lark.rule(f"{lark.literal(name + '=')} {_python_value(lark, schema)}"), is_required)
         for name, schema, is_required in properties_of(tool.parameters)
     ]
-    listed = _listed(lark, keys)
+    listed = lark.listed(keys)
     others = others_of(tool.parameters)
     if others is not None:
         key = lark.rule(f'{_ANY_PYTHON_KEY} "=" {_python_value(lark, others)}')
         listed = f'({key} ("," WS? {key})*)?'
     return f'{lark.literal(tool.name + "(")} {listed} ")"'
-
-
-def _listed(lark: Lark, keys: Sequence[tuple[str, bool]]) -> str:
-    """The keys in their order, of which some may be missing, with commas between them."""
-    later, rest = "", ""  # what may follow a key; and the same where no key came before
-    for key, is_required in reversed(keys):
-        follows = f'"," WS? {key}{" " + later if later else ""}'
-        first = f"{key}{' ' + later if later else ''}"
-        if is_required:
-            later, rest = lark.rule(follows), lark.rule(first)
-        else:
-            rest = lark.rule(f"{first} | {rest or EMPTY}")
-            later = lark.rule(f"{follows} | {later or EMPTY}")
-    return rest or EMPTY
 
 
 def _python_value(lark: Lark, schema: Schema) -> str:

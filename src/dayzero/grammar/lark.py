@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 MAX_SPACES = 8  # of white space in one place: models under a grammar can go on with it forever
+NOTHING = '""'
 _SPACES = rf"[ \t\r\n]{{1,{MAX_SPACES}}}"
 
 
@@ -32,9 +33,7 @@ class Lark:
 
     def rule(self, body: str) -> str:
         """The name of a new rule."""
-        name = f"rule{len(self._rules)}"
-        self._rules.append(f"{name}: {body}")
-        return name
+        return self._define(f"rule{len(self._rules)}", body)
 
     def schema(self, schema: Mapping[str, object]) -> str:
         """JSON that fits the schema, its white space bounded."""
@@ -45,16 +44,55 @@ class Lark:
         """Any text, whose first character that is no space is none of `besides`."""
         return self.rule(f"/{_text(besides)}/")
 
-    def text_until(self, end: str, *, length: tuple[int, int | None] = (0, None), besides: str = "") -> str:
-        """Any text of so many characters, and the first `end` after it. `besides` as for `text`."""
+    def text_until(
+        self,
+        end: str,
+        *,
+        mark: str = "",
+        length: tuple[int, int | None] = (0, None),
+        pattern: str = "",
+        besides: str = "",
+    ) -> str:
+        """Any text of so many characters that holds no `mark`, which is `end` unless it is said, and `end` after it.
+
+        pattern   a JSON Schema's, of which a match is somewhere in the text
+        besides   as for `text`; goes with none of the others
+        """
         least, most = length
         text = _text(besides) if besides else f"(?s:.{{{least},{'' if most is None else most}}})"
         before, *rest = [end] if self._tokens is None else self._tokens.split(end, maxsplit=1)
-        if rest:  # no text holds a token, so the text can be as long as it likes
-            return f"{self.rule(f'/{text}{_escaped(before)}/')} {self.literal(''.join(rest))}"
+        behind = _escaped(before) if rest else ""
+        terms = [f"/{text}{behind}/"]
+        terms += [f"/{_anywhere(pattern)}{behind}/"] if pattern else []
+        terms += [f"~/(?s:.*){_escaped(mark or end)}(?s:.*)/"] if rest or (mark or end) != end else []
+        terminal = self._define(f"TEXT{len(self._rules)}", " & ".join(terms))
+        if rest:  # text holds no token, and ends where one comes
+            return f"{terminal} {self.literal(''.join(rest))}"
         name = f"rule{len(self._rules)}"
-        self._rules.append(f"{name}[suffix={json.dumps(end, ensure_ascii=False)}]: /{text}/")
+        self._rules.append(f"{name}[suffix={json.dumps(end, ensure_ascii=False)}]: {terminal}")
         return name
+
+    def reserve(self) -> str:
+        """The name of a rule that is not written yet, for rules that refer to themselves."""
+        self._rules.append("")
+        return f"rule{len(self._rules) - 1}"
+
+    def define(self, name: str, body: str) -> None:
+        """Write a reserved rule."""
+        self._rules[int(name.removeprefix("rule"))] = f"{name}: {body}"
+
+    def listed(self, items: Sequence[tuple[str, bool]], *, separator: str = '"," WS?') -> str:
+        """The items in their order, of which some are not required, with separators between those that are there."""
+        later, rest = "", ""  # what may follow an item; and the same where no item came before
+        for item, is_required in reversed(items):
+            follows = f"{separator} {item} {later}"
+            first = f"{item} {later}"
+            if is_required:
+                later, rest = self.rule(follows), self.rule(first)
+            else:
+                rest = self.rule(f"{first} | {rest or NOTHING}")
+                later = self.rule(f"{follows} | {later or NOTHING}")
+        return rest or NOTHING
 
     def any_of(self, bodies: Sequence[str]) -> str:
         return self.rule(" | ".join(bodies))
@@ -63,9 +101,24 @@ class Lark:
         """The whole grammar; outputs are what the body `start` says."""
         return "\n".join((f"start: {start}", *self._rules, f"WS: /{_SPACES}/", ""))
 
+    def _define(self, name: str, body: str) -> str:
+        self._rules.append(f"{name}: {body}")
+        return name
+
 
 def _text(besides: str) -> str:
     return rf"\s*([^\s{_escaped(besides)}](?s:.*))?" if besides else "(?s:.*)"
+
+
+def _anywhere(pattern: str) -> str:
+    """A text with a match of the pattern in it. Anchors count at its ends; within it, llguidance refuses them."""
+    begins, ends = pattern.startswith("^"), pattern.endswith("$") and not pattern.endswith(r"\$")
+    inner = pattern[begins : len(pattern) - ends]
+    if "|" in inner and (begins or ends):
+        begins = ends = False  # they may belong to one of the alternatives
+        inner = pattern
+    inner = re.sub(r"(?<!\\)/", r"\/", inner).replace("\n", r"\n")
+    return f"{'' if begins else '(?s:.*)'}({inner}){'' if ends else '(?s:.*)'}"
 
 
 def _escaped(text: str) -> str:

@@ -47,6 +47,12 @@ def length_of(schema: Schema) -> tuple[int, int | None]:
     return least if isinstance(least, int) else 0, most if isinstance(most, int) else None
 
 
+def pattern_of(schema: Schema) -> str:
+    """What a string must match somewhere; "": anything."""
+    pattern = schema.get("pattern")
+    return pattern if isinstance(pattern, str) else ""
+
+
 def _alone(parameters: Schema, place: str, schema: object) -> Schema:
     """The schema at this place, with all that it refers to."""
     if not isinstance(schema, Mapping):

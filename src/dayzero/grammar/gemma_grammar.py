@@ -1,0 +1,233 @@
+"""The grammar of a call's arguments in gemma 4's notation, of the tool's schema.
+
+Arguments are written as the chat template writes those of earlier calls: keys sorted, no white space. A schema that
+names properties takes no others, whatever it says of them. What cannot be bound is refused; `format` is not bound.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from dayzero.errors import RequestError
+from dayzero.grammar.gemma_object import STRING_MARK
+from dayzero.grammar.lark import Lark
+from dayzero.grammar.subschema import Schema, length_of, pattern_of
+
+_BARE_KEY = re.compile(r"[\w.$-]+")
+_ANY_BARE_KEY = "/[A-Za-z_][A-Za-z0-9_.-]{0,63}/"
+_KINDS = ("string", "number", "boolean", "null", "array", "object")
+_KEYWORDS_OF_KIND = {
+    "object": {"properties", "required", "additionalProperties"},
+    "array": {"items", "minItems", "maxItems"},
+    "string": {"minLength", "maxLength", "pattern", "format"},
+    "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
+}
+_WIDER = {"integer": "number"}
+_BESIDE_NO_REFERENCE = frozenset(
+    {"type", "enum", "const", "anyOf", "oneOf", "allOf"}.union(*_KEYWORDS_OF_KIND.values())
+)
+_UNBOUND = frozenset(
+    {
+        *("not", "if", "then", "else", "$dynamicRef", "$recursiveRef"),
+        *("contains", "minContains", "maxContains", "prefixItems", "additionalItems", "unevaluatedItems"),
+        *("patternProperties", "propertyNames", "minProperties", "maxProperties", "unevaluatedProperties"),
+        *("dependentRequired", "dependentSchemas", "dependencies"),
+    }
+)
+
+
+class GemmaGrammar:
+    """Writes one tool's arguments. Raises RequestError, naming the keyword, for a schema that it cannot bind.
+
+    schema   of the arguments; references point into it
+    """
+
+    def __init__(self, lark: Lark, schema: Schema) -> None:
+        self._lark = lark
+        self._root = schema
+        self._rules: dict[str, str] = {}  # of what was referred to, by its pointer
+
+    def arguments(self) -> str:
+        return self._value({**self._root, "type": "object"} if "$ref" not in self._root else self._root)
+
+    def _value(self, schema: object) -> str:
+        """A body for any value that fits the schema."""
+        if not isinstance(schema, Mapping):
+            if schema is False:
+                raise RequestError("a tool's schema that nothing fits", param="tools")
+            return self._anything()
+        self._check(schema)
+        if "$ref" in schema:
+            return self._referred(schema["$ref"])
+        if "const" in schema or "enum" in schema:
+            return self._words(schema)
+        alternatives = self._alternatives(schema)
+        if alternatives is not None:
+            return self._lark.any_of([self._value(alternative) for alternative in alternatives])
+        kinds = _kinds_of(schema)
+        if kinds == _KINDS:
+            return self._anything()
+        return self._lark.any_of([self._of_kind(kind, schema) for kind in kinds])
+
+    def _check(self, schema: Schema) -> None:
+        unbound = sorted(_UNBOUND & schema.keys())
+        unbound += ["uniqueItems"] if schema.get("uniqueItems") is True else []
+        unbound += ["$ref beside others"] if "$ref" in schema and _BESIDE_NO_REFERENCE & schema.keys() else []
+        if unbound:
+            raise _cannot_bind(unbound[0])
+
+    def _alternatives(self, schema: Schema) -> list[object] | None:
+        """What the schema comes to with each of its alternatives in turn; None if it has none."""
+        for keyword in ("anyOf", "oneOf", "allOf"):
+            given = schema.get(keyword)
+            if not isinstance(given, Sequence):
+                continue
+            rest = {key: value for key, value in schema.items() if key != keyword}
+            merged = [{**rest, **one} if isinstance(one, Mapping) else one for one in given]
+            kinds = [_kinds_of(one) for one in merged]
+            overlaps = sum(map(len, kinds)) > len({kind for each in kinds for kind in each})
+            if (keyword == "allOf" and len(given) > 1) or (keyword == "oneOf" and overlaps):
+                raise _cannot_bind(keyword)
+            return merged
+        return None
+
+    def _of_kind(self, kind: str, schema: Schema) -> str:
+        match kind:
+            case "string":
+                text = self._lark.text_until(STRING_MARK, length=length_of(schema), pattern=pattern_of(schema))
+                return f"{self._lark.literal(STRING_MARK)} {text}"
+            case "array":
+                return self._array(schema)
+            case "object":
+                return self._object(schema)
+            case "number":
+                bounds = {key: schema[key] for key in _KEYWORDS_OF_KIND["number"] & schema.keys()}
+                return self._lark.schema({"type": _narrowed(schema.get("type")), **bounds})
+        return self._lark.schema({"type": kind})
+
+    def _array(self, schema: Schema) -> str:
+        least, most = schema.get("minItems"), schema.get("maxItems")
+        least = least if isinstance(least, int) else 0
+        if most == 0:
+            return '"[]"'
+        item = self._lark.rule(self._value(schema.get("items", {})))
+        more = f' ("," {item}){{{max(least - 1, 0)},{most - 1 if isinstance(most, int) else ""}}}' if most != 1 else ""
+        return f'"[" ({item}{more}){"" if least else "?"} "]"'
+
+    def _object(self, schema: Schema) -> str:
+        properties = schema.get("properties")
+        properties = properties if isinstance(properties, Mapping) else {}
+        required = schema.get("required")
+        required = required if isinstance(required, Sequence) else ()
+        if not set(required) <= properties.keys():
+            raise RequestError("a tool's schema requires what it does not describe", param="tools")
+        if not properties:
+            others = schema.get("additionalProperties", "properties" not in schema)
+            return self._lark.literal("{}") if others is False else self._open_object(self._value(others))
+        keys = [
+            (self._lark.rule(f"{self._key(name)} {self._value(properties[name])}"), name in required)
+            for name in sorted(properties, key=str.lower)
+        ]
+        written = self._lark.listed(keys, separator='","')
+        return f'"{{" {written} "}}"'
+
+    def _key(self, name: str) -> str:
+        return self._lark.literal(f"{_noted_key(name)}:")
+
+    def _open_object(self, value: str) -> str:
+        pair = self._lark.rule(f'{_ANY_BARE_KEY} ":" {value}')
+        return f'"{{" ({pair} ("," {pair})*)? "}}"'
+
+    def _anything(self) -> str:
+        def write(name: str) -> str:
+            plain = self._lark.schema({"type": ["number", "boolean", "null"]})
+            listed_values = f'"[" ({name} ("," {name})*)? "]"'
+            return f"{self._of_kind('string', {})} | {plain} | {listed_values} | {self._open_object(name)}"
+
+        return self._once("", write)
+
+    def _referred(self, pointer: object) -> str:
+        if not isinstance(pointer, str) or not pointer.startswith("#"):
+            raise RequestError(f"not within the schema: {str(pointer)[:64]}", param="tools")
+        return self._once(pointer, lambda _: self._value(_found(self._root, pointer)))
+
+    def _once(self, key: str, write: Callable[[str], str]) -> str:
+        """The name of a rule, which may refer to itself."""
+        if key not in self._rules:
+            self._rules[key] = self._lark.reserve()
+            self._lark.define(self._rules[key], write(self._rules[key]))
+        return self._rules[key]
+
+    def _words(self, schema: Schema) -> str:
+        values = [schema["const"]] if "const" in schema else schema["enum"]
+        kinds = _kinds_of({"type": schema["type"]} if "type" in schema else {})
+        fitting = [value for value in values if _kind_of(value) in kinds] if isinstance(values, Sequence) else []
+        if not fitting:
+            raise RequestError("a tool's schema that nothing fits", param="tools")
+        return self._lark.any_of([self._lark.literal(noted(value)) for value in fitting])
+
+
+def noted(value: object) -> str:
+    """A value in gemma's notation."""
+    match value:
+        case str():
+            return f"{STRING_MARK}{value}{STRING_MARK}"
+        case Mapping():
+            keys = sorted(value, key=str.lower)
+            return f"{{{','.join(f'{_noted_key(key)}:{noted(value[key])}' for key in keys)}}}"
+        case list():
+            return f"[{','.join(map(noted, value))}]"
+    return json.dumps(value)
+
+
+def _noted_key(name: str) -> str:
+    return name if _BARE_KEY.fullmatch(name) else f"{STRING_MARK}{name}{STRING_MARK}"
+
+
+def _kinds_of(schema: object) -> tuple[str, ...]:
+    """The types of JSON that a schema speaks of; an integer is a number."""
+    if not isinstance(schema, Mapping):
+        return _KINDS
+    kinds = schema.get("type")
+    if isinstance(kinds, str):
+        return (_WIDER.get(kinds, kinds),)
+    if isinstance(kinds, Sequence):
+        return tuple(dict.fromkeys(_WIDER.get(str(kind), str(kind)) for kind in kinds))
+    spoken = tuple(kind for kind, keywords in _KEYWORDS_OF_KIND.items() if keywords & schema.keys())
+    return spoken or _KINDS
+
+
+def _narrowed(kinds: object) -> str:
+    """The type of the numbers that these types allow."""
+    is_integer = kinds == "integer" or (isinstance(kinds, list) and "integer" in kinds and "number" not in kinds)
+    return "integer" if is_integer else "number"
+
+
+def _kind_of(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case str():
+            return "string"
+        case int() | float():
+            return "number"
+        case list():
+            return "array"
+    return "object"
+
+
+def _found(root: Schema, pointer: str) -> object:
+    """What a reference points to."""
+    found: object = root
+    for place in pointer.removeprefix("#").split("/")[1:]:
+        key = place.replace("~1", "/").replace("~0", "~")
+        if not isinstance(found, Mapping) or key not in found:
+            raise RequestError(f"not within the schema: {pointer[:64]}", param="tools")
+        found = found[key]
+    return found
+
+
+def _cannot_bind(keyword: str) -> RequestError:
+    return RequestError(f"a tool's schema has what calls of this model cannot be bound to: {keyword}", param="tools")
