@@ -33,6 +33,7 @@ PARTS: Mapping[str, Sequence[str]] = {
     "recorded": ("bench/bench_recorded.py", "--only", "recorded"),
     "rows": ("bench/bench_recorded.py", "--only", "rows"),
     "roof": ("-m", "bench.peers.roof"),
+    "peak": ("-m", "bench.peers.peak"),
 }
 LONG: Mapping[str, Sequence[str]] = {
     "fidelity": ("bench/bench_fidelity.py", "--peers", "--floor"),

@@ -61,6 +61,7 @@ def rows(lines: Sequence[Line]) -> Iterator[Row]:
     yield from _one_stream(lines)
     yield from _roofs(lines)
     yield from _best_of_each(lines)
+    yield from _peaks(lines)
     yield from _rows_of_a_step(lines)
     yield from _gaps(lines)
     yield from _sampled(lines)
@@ -159,6 +160,21 @@ def _roofs(lines: Sequence[Line]) -> Iterator[Row]:
             yield Row(title, Bar(at_least=least), interval(samples["roof_ratio"]), beside)
         if not found:
             yield Row(f"{SHORT[checkpoint]}, one stream, share of the roof", Bar(at_least=least), None)
+
+
+def _peaks(lines: Sequence[Line]) -> Iterator[Row]:
+    """Of every form that was measured."""
+    for measure, what in (("prefill", "prompt of 1,024"), ("concurrent-32", "32 requests")):
+        for checkpoint, short in SHORT.items():
+            found = of(lines, "peak", checkpoint=checkpoint, measure=measure)
+            for line in found:
+                settings, samples = line["settings"], line["samples"]
+                title = f"{short}, {what}, {settings['form']}, share of the peak of {settings['arithmetic']}"
+                peak = f"{statistics.median(samples['ops_per_s']) / 1e12:.3g}e12 operations/s"
+                beside = f"{_median(samples['tokens_per_s'])} tokens/s, peak of {peak}"
+                yield Row(title, Bar(), interval(samples["peak_ratio"]), beside)
+            if not found:
+                yield Row(f"{short}, {what}, share of the arithmetic peak", Bar(), None)
 
 
 def _rows_of_a_step(lines: Sequence[Line]) -> Iterator[Row]:

@@ -1,7 +1,8 @@
 """Every op x shape x format beside torch and the machine's roof: time, bytes, operations, share of the roof, ratio.
 
     python bench/bench_ops.py                  measure all, a JSON line for each; about four minutes on a quiet machine
-    python bench/bench_ops.py --store          the same, kept in bench/results/ops.jsonl for this processor
+    python bench/bench_ops.py --store          the same, kept in bench/results/ops.jsonl for this processor; fails if an
+                                               op comes out above the roof again and again, which is not kept
     python bench/bench_ops.py --check          measure some again; fail where a stored ratio got worse by over 10 %
     python bench/bench_ops.py --table          print what is stored as the tables of docs/performance.md
 
@@ -9,37 +10,31 @@ roofline_ratio  the roof's time over ours: 1 is all that the machine can do (see
 torch_ratio     torch's time over ours: above 1 we are faster. torch computes in bfloat16, whatever our format, and its
                 time includes a call from Python, which decides the shortest ops
 
-Roof, op and torch's op are measured in turns. Only ratios are compared, never times.
+Roof, op and torch's op are measured in turns. Only ratios are compared, never times. No op is faster than the machine:
+a share above 1 says that the roof was measured in a busy moment, and before it is kept the case is measured again.
 """
 
 import argparse
-import contextlib
-import io
-import json
 import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 import torch
 from op_cases import Case, Settings, Wanted, cases
-from ops_check import RATIOS, Key, Medians, check, key_of
+from ops_check import RATIOS, TRIES, Key, Medians, above_roof, check, key_of
+from ops_stored import keep, of_here, stored
 from ops_table import tables
 from random_llama import Machine
-from record import record
+from record import Line, line_of, say
 from roofline import Roofline
 
 from dayzero.kernels.native.extension import INSTRUCTION_SETS, best_instruction_set, module
-from dayzero.workshop.bench.provenance import machine as provenance
 
-RESULTS = Path(__file__).parent / "results" / "ops.jsonl"
 SPIN_US = 1000  # threads stay awake over all that lies between two measurements
 WARM_RUNS, WARM_S = 10, 0.002  # runs of what is warm, and the time after which there are fewer
 
-Result = dict[str, Any]  # a line
 Samples = Mapping[str, Sequence[float]]
 
 
@@ -63,10 +58,14 @@ def main() -> None:
         found = check({key_of(line["settings"]): line["median"] for line in stored() if of_here(line)}, bench.medians)
         print(found.report)
         sys.exit(0 if found.passed else 1)
-    with contextlib.redirect_stdout(io.StringIO()) if args.store else contextlib.nullcontext() as kept:
-        bench.record(lambda settings: args.op in (None, settings["op"]))
-    if kept is not None:
-        store(kept.getvalue().splitlines())
+
+    def wanted(settings: Settings) -> bool:
+        return args.op in (None, settings["op"])
+
+    if args.store:
+        sys.exit(keep(bench.below_the_roof(wanted)))
+    for line in bench.lines(wanted):
+        say(line)
 
 
 class Bench:
@@ -84,19 +83,30 @@ class Bench:
         self._machine = Machine(native, name, native.ThreadPool(threads, SPIN_US))
         self._roofline = Roofline(native, self._machine.pool, name)
 
-    def record(self, wanted: Wanted) -> None:
-        """Print a line for each case."""
+    def lines(self, wanted: Wanted) -> Iterator[Line]:
+        """Of each case."""
         for case in cases(self._machine, wanted):
             ops = sum(case.work.ops.values())
             settings = {**self._settings(case), "cold": case.cold, "bytes": case.work.bytes, "operations": ops}
-            record("op", self._measure(case), unit="us, ratio", settings=settings)
+            yield line_of("op", self._measure(case), unit="us, ratio", settings=settings)
+
+    def below_the_roof(self, wanted: Wanted) -> list[Line]:
+        """Of each case, measured again later if it came out above the roof, which it still may."""
+        found = {key_of(line["settings"]): line for line in self.lines(wanted)}
+        for _ in range(TRIES - 1):
+            above = {key for key, line in found.items() if above_roof(line["median"])}
+            if above:
+                found |= {key_of(line["settings"]): line for line in self.lines(self._in(above))}
+        return list(found.values())
 
     def medians(self, keys: Collection[Key]) -> dict[Key, Medians]:
         """Of the cases that have these keys."""
         return {
-            key_of(self._settings(case)): {name: statistics.median(v) for name, v in self._measure(case).items()}
-            for case in cases(self._machine, lambda settings: key_of({**settings, **self._fixed}) in keys)
+            key_of(self._settings(case)): medians(self._measure(case)) for case in cases(self._machine, self._in(keys))
         }
+
+    def _in(self, keys: Collection[Key]) -> Wanted:
+        return lambda settings: key_of({**settings, **self._fixed}) in keys
 
     def _settings(self, case: Case) -> Settings:
         return {**case.settings, **self._fixed}
@@ -151,27 +161,8 @@ def warm(run: Callable[[], float]) -> float:
     return statistics.median(run() for _ in range(max(1, min(WARM_RUNS, int(WARM_S / first_s)))))
 
 
-# -- what is stored ---------------------------------------------------------------------------------------------------
-
-
-def stored() -> list[Result]:
-    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
-
-
-def of_here(line: Result) -> bool:
-    """Whether a result is of this model of processor."""
-    return bool(line["machine"]["cpu"] == provenance()["cpu"])
-
-
-def store(lines: Sequence[str]) -> None:
-    """Keep the medians of these, and those of other processors and settings."""
-    new: list[Result] = [json.loads(line) for line in lines]
-    replaced = {key_of(line["settings"]) for line in new}
-    kept = [line for line in stored() if not of_here(line) or key_of(line["settings"]) not in replaced]
-    for line in new:
-        del line["samples"]  # as many bytes as all the rest
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text("".join(json.dumps(line) + "\n" for line in (*kept, *new)))
+def medians(samples: Samples) -> Medians:
+    return {name: statistics.median(values) for name, values in samples.items()}
 
 
 if __name__ == "__main__":

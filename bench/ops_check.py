@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 TOLERANCE = 1.10
-TRIES = 3  # of a case that looks worse: noise passes
+TRIES = 3  # of a case that looks worse, or better than the machine can do: noise passes
 LEAST_US = 10.0  # what takes less is not checked: a tenth of it is lost in the start of a run
 RATIOS = ("roofline_ratio", "torch_ratio")  # the more, the better
 
@@ -24,10 +24,15 @@ def check(before: Mapping[Key, Medians], measure: Callable[[Collection[Key]], Ma
 
     measure  some or all of the cases that it is given: those that there are with its threads and instruction set
     """
+    if not before:
+        return Verdict(False, _nothing("is stored for this processor"))
     suspects = {key for key, medians in before.items() if medians["native_us"] >= LEAST_US and _in_check(key)}
+    if not suspects:
+        why = f"of the {len(before)} stored ops is checked: each takes under {LEAST_US:g} us, or is of a size left out"
+        return Verdict(False, _nothing(why))
     best: dict[Key, dict[str, float]] = {}
     for _ in range(TRIES):
-        measured = measure(suspects) if suspects else {}
+        measured = measure(suspects)
         for key, medians in measured.items():
             known = best.get(key, medians)
             best[key] = {ratio: max(known[ratio], medians[ratio]) for ratio in RATIOS}
@@ -35,8 +40,7 @@ def check(before: Mapping[Key, Medians], measure: Callable[[Collection[Key]], Ma
         if not suspects:
             break
     if not best:
-        hint = "hint: python bench/bench_ops.py --store on a quiet machine"
-        return Verdict(False, f"error: nothing is stored for this processor, threads and instruction set\n{hint}")
+        return Verdict(False, _nothing("is stored for these threads and this instruction set"))
     if not suspects:
         return Verdict(True, f"{len(best)} ops: none is over {TOLERANCE - 1:.0%} worse than stored")
     lines = [
@@ -48,6 +52,11 @@ def check(before: Mapping[Key, Medians], measure: Callable[[Collection[Key]], Ma
     return Verdict(False, "\n".join(lines))
 
 
+def above_roof(medians: Medians) -> bool:
+    """Whether a case came out faster than the machine is, which is to say that its roof came out too low."""
+    return medians["roofline_ratio"] > 1
+
+
 def worse(before: Medians, now: Medians) -> list[str]:
     """The ratios that are."""
     return [ratio for ratio in RATIOS if now[ratio] * TOLERANCE < before[ratio]]
@@ -57,6 +66,10 @@ def key_of(settings: Mapping[str, object]) -> Key:
     """Without what follows from the rest."""
     measured = {name: value for name, value in settings.items() if name not in ("cold", "bytes", "operations")}
     return json.dumps(measured, sort_keys=True)
+
+
+def _nothing(why: str) -> str:
+    return f"error: nothing {why}\nhint: python bench/bench_ops.py --store on a quiet machine"
 
 
 def _in_check(key: Key) -> bool:

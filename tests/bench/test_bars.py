@@ -84,6 +84,16 @@ def test_a_step_of_more_rows_has_the_bar_of_its_format() -> None:
     assert row(lines, "M, q4_0, a step of 16 rows over one of 1").cells()[3] == "met"
 
 
+def test_many_rows_state_their_share_of_the_peak_of_their_own_arithmetic() -> None:
+    samples = {"tokens_per_s": [2660.0], "ops_per_s": [1.02e12], "peak_ratio": [0.55]}
+    settings = {"checkpoint": "smollm2-135m", "measure": "prefill", "form": "int8", "arithmetic": "int8"}
+    lines = [{"bench": "peak", "settings": settings, "samples": samples}]
+    found = row(lines, "135M, prompt of 1,024, int8, share of the peak of int8")
+    assert found.found == Interval(0.55, None, None)
+    assert found.beside == "2.66e+03 tokens/s, peak of 1.02e12 operations/s"
+    assert row(lines, "1B, prompt of 1,024, share of the arithmetic peak").found is None
+
+
 def test_fidelity_is_held_against_the_peer_by_the_paired_difference_of_the_same_golden_model() -> None:
     def kl(mean: float) -> Mapping[str, float | None]:
         return {"mean": mean, "low": None, "high": None}

@@ -83,16 +83,29 @@ def test_what_is_too_short_to_measure_is_not_checked(ops_check: Any) -> None:
 
 def test_without_stored_results_it_fails_and_says_how_to_store_some(ops_check: Any) -> None:
     _, measure = in_turns(STORED)
-    for before in ({}, {key(ops_check): {**STORED, "native_us": 3.0}}):
-        verdict = ops_check.check(before, measure)
-        assert not verdict.passed
-        assert "--store" in verdict.report
+    verdict = ops_check.check({}, measure)
+    assert not verdict.passed
+    assert "nothing is stored for this processor" in verdict.report
+    assert "--store" in verdict.report
+
+
+def test_stored_results_that_are_all_too_short_are_not_called_missing(ops_check: Any) -> None:
+    asked, measure = in_turns(STORED)
+    verdict = ops_check.check({key(ops_check): {**STORED, "native_us": 3.0}}, measure)
+    assert not verdict.passed
+    assert "nothing of the 1 stored ops is checked: each takes under 10 us" in verdict.report
+    assert not asked
+
+
+@pytest.mark.parametrize(("share", "above"), [(0.99, False), (1.0, False), (1.01, True)])
+def test_nothing_is_faster_than_the_machine(ops_check: Any, share: float, above: bool) -> None:
+    assert ops_check.above_roof({**STORED, "roofline_ratio": share}) == above
 
 
 def test_results_of_another_number_of_threads_are_no_results(ops_check: Any) -> None:
     verdict = ops_check.check({key(ops_check): STORED}, lambda _: {})
     assert not verdict.passed
-    assert "nothing is stored" in verdict.report
+    assert "nothing is stored for these threads" in verdict.report
 
 
 def test_a_key_leaves_out_what_follows_from_the_rest(ops_check: Any) -> None:
