@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import llguidance
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-END = "<|end|>"
+END = "<|end_of_output|>"
 
 
 class BytesVocabulary:

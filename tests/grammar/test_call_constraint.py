@@ -6,6 +6,7 @@ from dayzero.core.constraint import Constraint
 from dayzero.grammar.call_constraint import Mode, constraint_of_calls
 from dayzero.grammar.format import Format
 from dayzero.grammar.formats.gemma4 import GEMMA4
+from dayzero.grammar.formats.harmony import HARMONY
 from dayzero.grammar.formats.hermes import HERMES
 from dayzero.grammar.formats.llama3_json import LLAMA3_JSON
 from dayzero.grammar.formats.phi4_mini import PHI4_MINI
@@ -73,7 +74,7 @@ def test_one_call_alone_ends_the_answer() -> None:
     assert not constraint(HERMES, WEATHER, parallel=False, token_ids=vocabulary.token_ids).repeats
 
 
-@pytest.mark.parametrize("found", [PHI4_MINI, LLAMA3_JSON, QWEN3_CODER], ids=lambda found: found.name)
+@pytest.mark.parametrize("found", [PHI4_MINI, LLAMA3_JSON, QWEN3_CODER, GEMMA4], ids=lambda found: found.name)
 def test_without_a_token_that_begins_calls_an_answer_is_bound_whole_if_a_tool_is_strict(found: Format) -> None:
     assert constraint(found, WEATHER) == Constraint()
     bound = constraint(found, STRICT, NOTE)
@@ -92,12 +93,20 @@ def test_no_call_is_begun_where_none_is_wanted() -> None:
 @pytest.mark.parametrize("mode", ["none", "auto", "required"])
 def test_turns_of_others_are_banned_unless_they_end_the_answer(mode: Mode) -> None:
     token_ids = {"<|turn>": 7, "<|tool_response>": 8}
-    for found in (HERMES, LLAMA3_JSON):
-        assert not constraint(found, WEATHER, mode=mode, token_ids=token_ids).banned
-    if mode == "none":
-        assert constraint(GEMMA4, WEATHER, mode=mode, token_ids=token_ids).banned == (7, 8)
-        assert constraint(GEMMA4, WEATHER, mode=mode, token_ids=token_ids, eos=(8,)).banned == (7,)
+    assert constraint(GEMMA4, WEATHER, mode=mode, token_ids=token_ids).banned == (7, 8)
+    assert constraint(GEMMA4, WEATHER, mode=mode, token_ids=token_ids, eos=(8,)).banned == (7,)
+    assert not constraint(HERMES, WEATHER, mode=mode, token_ids=token_ids).banned
 
 
-def test_every_format_knows_what_a_model_must_never_write() -> None:
+@pytest.mark.parametrize("tools", [(), (WEATHER,)])
+def test_a_message_is_never_of_another_role(tools: tuple[Tool, ...]) -> None:
+    vocabulary = BytesVocabulary(HARMONY.markers)
+    bound = constraint(HARMONY, *tools, token_ids=vocabulary.token_ids)
+    assert bound.after_tokens == (vocabulary.token_ids["<|start|>"],)
+    assert bound.repeats
+    assert vocabulary.accepts(bound.grammar, "assistant")
+    assert vocabulary.num_accepted(bound.grammar, "functions.weather") == 0
+
+
+def test_every_format_says_what_a_model_must_never_write() -> None:
     assert [found.name for found in FORMATS.values() if not found.forbidden] == ["harmony"]

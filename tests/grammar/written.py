@@ -8,6 +8,7 @@ from dayzero.grammar.format import Format
 from dayzero.grammar.gemma_grammar import noted
 from dayzero.grammar.shapes.enveloped import BareEnvelopes, Enveloped, EnvelopedList
 from dayzero.grammar.shapes.gemma import Noted
+from dayzero.grammar.shapes.messages import Messages
 from dayzero.grammar.shapes.named import Named
 from dayzero.grammar.shapes.pythonic import Pythonic
 from dayzero.grammar.shapes.tagged import Tagged
@@ -22,7 +23,7 @@ class Call:
 
 
 def written(format: Format, calls: Sequence[Call], *, triggered: bool = False) -> str:  # noqa: A002 - its name
-    """The calls of one answer. Raises NotImplementedError for a format that no shape of these writes.
+    """The calls of one answer. Raises NotImplementedError for a shape that is not written here.
 
     triggered   with what begins calls among text, also where they begin with themselves otherwise
     """
@@ -45,6 +46,8 @@ def written(format: Format, calls: Sequence[Call], *, triggered: bool = False) -
             return "\n".join(f"{begin}{_tagged(tagged, call)}{end}" for call in calls)
         case Noted(end=end):
             return "".join(f"{trigger}call:{call.name}{noted(call.arguments)}{end}" for call in calls)
+        case Messages(start=start, call_end=end) as messages:
+            return f"{start}assistant".join(f"{_message(messages, call)}{end}" for call in calls)
         case Pythonic(end=end):
             return f"{trigger}[{', '.join(_pythonic(call) for call in calls)}]{end if trigger else ''}"
     raise NotImplementedError(f"calls of {format.name}")
@@ -63,6 +66,11 @@ def _named(shape: Named, call: Call, index: int) -> str:
     separator = shape.separators[0] if shape.separators else ""
     opening, closing = (f"{shape.fences[0]}\n", f"\n{shape.fences[1]}") if shape.fences else ("", "")
     return f"{shape.begin}{head}{separator}{opening}{_json(call.arguments)}{closing}{shape.end}"
+
+
+def _message(shape: Messages, call: Call) -> str:
+    header = f"{shape.channel}commentary to=functions.{call.name} {shape.constrain}json{shape.message}"
+    return header + _json(call.arguments)
 
 
 def _tagged(shape: Tagged, call: Call) -> str:

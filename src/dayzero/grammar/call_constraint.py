@@ -3,9 +3,12 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
+import msgspec
+
 from dayzero.core.constraint import Constraint
-from dayzero.grammar.call_grammar import CallGrammar, binding_triggers
+from dayzero.grammar.call_grammar import CallGrammar, binding_triggers, grammar_for
 from dayzero.grammar.format import Format
+from dayzero.grammar.shapes.messages import Messages
 from dayzero.grammar.tools import Tool
 
 Mode = Literal["none", "auto", "required", "named"]
@@ -31,34 +34,43 @@ def constraint_of_calls(
     "auto": an answer is free, and what begins as a call goes on as a call of an offered tool: of arguments that fit its
     schema if it is `strict`, of any object otherwise. Where a token begins calls, the grammar binds from that on.
     Otherwise it binds the whole answer, and only if a tool is strict: an answer that begins with the brace or bracket
-    that calls begin with is a call then.
+    that calls begin with is a call then. Nothing binds what follows a trigger that stands within what another begins.
 
-    "none": no grammar, and no token that begins a call.
+    "none": no token that begins a call.
 
     In all of them the format's turns of others and results of tools are banned, where they are tokens and none of
-    `eos_token_ids`.
+    `eos_token_ids`; where outputs are messages with roles, the role is always the model's.
 
     parallel    False: one call in an answer
     token_ids   of the format's markers and `forbidden` strings that are one token of the vocabulary
     """
     assert mode != "named" or (len(tools) == 1 and not parallel)
     banned = _ids(format.forbidden, token_ids)
+    roles = _assistant_only(format, token_ids)
     if mode == "none" or not tools:
-        return Constraint(banned=_without((*banned, *_ids(format.triggers, token_ids)), eos_token_ids))
+        banned = _without((*banned, *_ids(format.triggers, token_ids)), eos_token_ids)
+        return msgspec.structs.replace(roles, banned=banned)
     banned = _without(banned, eos_token_ids)
+    is_strict = any(tool.strict for tool in tools)
+    bound = tools if mode != "auto" else [one if one.strict else Tool(one.name, _ANY_ARGUMENTS) for one in tools]
+    grammar = grammar_for(format, bound, parallel=parallel, token_ids=token_ids, eos_token_ids=eos_token_ids)
     if mode != "auto":
-        grammar = CallGrammar(format, tools, parallel=parallel, token_ids=token_ids)
         return Constraint(grammar=grammar.calls(starts_in_reasoning=starts_in_reasoning), banned=banned)
-    bound = [tool if tool.strict else Tool(tool.name, _ANY_ARGUMENTS) for tool in tools]
-    grammar = CallGrammar(format, bound, parallel=parallel, token_ids=token_ids)
     triggers = binding_triggers(format)
     by_token = _ids(triggers, token_ids)
-    is_strict = any(tool.strict for tool in tools)
-    if is_strict and (format.bare or len(by_token) < len(triggers)):
+    if is_strict and (format.bare or not triggers or len(by_token) < len(triggers)):
         return Constraint(grammar=grammar.text_and_calls(starts_in_reasoning=starts_in_reasoning), banned=banned)
     if by_token:
-        return Constraint(grammar=grammar.rest(), after_tokens=by_token, repeats=parallel, banned=banned)
-    return Constraint(banned=banned)
+        rest = CallGrammar(format, bound, parallel=parallel, token_ids=token_ids).rest()
+        return Constraint(grammar=rest, after_tokens=by_token, repeats=parallel, banned=banned)
+    return msgspec.structs.replace(roles, banned=banned)
+
+
+def _assistant_only(format: Format, token_ids: Mapping[str, int]) -> Constraint:  # noqa: A002
+    """Where outputs are messages: each is the model's own, none what a tool would have said."""
+    if not isinstance(format.shape, Messages) or format.shape.start not in token_ids:
+        return Constraint()
+    return Constraint(grammar='start: "assistant"', after_tokens=(token_ids[format.shape.start],), repeats=True)
 
 
 def _ids(strings: Sequence[str], token_ids: Mapping[str, int]) -> tuple[int, ...]:

@@ -6,12 +6,13 @@ properties takes no others, whatever it says of them.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
 
-from dayzero.errors import RequestError
 from dayzero.grammar.format import Format, Shape
 from dayzero.grammar.gemma_grammar import GemmaGrammar
 from dayzero.grammar.lark import NOTHING, Lark
+from dayzero.grammar.message_grammar import MessageGrammar
 from dayzero.grammar.shapes.enveloped import BareEnvelopes, Enveloped, EnvelopedList
 from dayzero.grammar.shapes.gemma import Noted
 from dayzero.grammar.shapes.messages import Messages
@@ -36,6 +37,32 @@ _ANY_PYTHON_KEY = "/[A-Za-z_][A-Za-z0-9_]{0,63}/"
 _PYTHON_WORDS = (("boolean", '"True" | "False"'), ("null", '"None"'))
 
 
+class AnswerGrammar(Protocol):
+    """The grammars of answers with calls. `starts_in_reasoning`: the prompt has begun what the model thinks."""
+
+    def calls(self, *, starts_in_reasoning: bool) -> str:
+        """An answer that is calls, at least one, and before them nothing but what the model thinks."""
+        ...
+
+    def text_and_calls(self, *, starts_in_reasoning: bool) -> str:
+        """Any answer, in which calls are as they should be."""
+        ...
+
+
+def grammar_for(
+    format: Format,  # noqa: A002 - what it is called everywhere
+    tools: Sequence[Tool],
+    *,
+    parallel: bool,
+    token_ids: Mapping[str, int],
+    eos_token_ids: Collection[int],
+) -> AnswerGrammar:
+    """The grammars of this format. `eos_token_ids`: of which its marks may be some."""
+    if isinstance(format.shape, Messages):
+        return MessageGrammar(format.shape, tools, parallel=parallel, token_ids=token_ids, eos_token_ids=eos_token_ids)
+    return CallGrammar(format, tools, parallel=parallel, token_ids=token_ids)
+
+
 class CallGrammar:
     """The grammars of calls in one format, as llguidance's source.
 
@@ -53,7 +80,9 @@ class CallGrammar:
         token_ids: Mapping[str, int],
     ) -> None:
         assert tools
+        assert not isinstance(format.shape, Messages), f"{format.name} is bound by MessageGrammar"
         self._format = format
+        self._shape = format.shape
         self._tools = tools
         self._parallel = parallel
         self._token_ids = token_ids
@@ -67,7 +96,7 @@ class CallGrammar:
         """An answer that is calls, at least one, and before them nothing but what the model thinks."""
         lark = Lark(self._token_ids)
         begun = lark.rule(self._section(lark, self._begin))
-        if self._parallel and self._begin and not _holds_several(self._format.shape):
+        if self._parallel and self._begin and not _holds_several(self._shape):
             begun = lark.rule(f"{begun} (WS? {lark.literal(self._begin)} {begun})*")
         calls = lark.rule(f"{lark.literal(self._begin)} {begun}")
         return lark.source(self._after_thoughts(lark, calls, begun, starts_in_reasoning=starts_in_reasoning))
@@ -109,7 +138,7 @@ class CallGrammar:
 
     def _section(self, lark: Lark, trigger: str) -> str:
         """All that follows a trigger; "": that is all of an answer."""
-        return _section(self._format.shape, lark, self._tools, self._parallel, is_triggered=bool(trigger))
+        return _section(self._shape, lark, self._tools, self._parallel, is_triggered=bool(trigger))
 
 
 def binding_triggers(format: Format) -> tuple[str, ...]:  # noqa: A002
@@ -118,14 +147,14 @@ def binding_triggers(format: Format) -> tuple[str, ...]:  # noqa: A002
     return tuple(trigger for trigger in format.triggers if trigger != begin)
 
 
-def _holds_several(shape: Shape | Messages) -> bool:
+def _holds_several(shape: Shape) -> bool:
     """Whether one trigger begins all calls of an answer."""
     return isinstance(shape, EnvelopedList | BareEnvelopes | Pythonic) or (
         isinstance(shape, Named) and bool(shape.section_end)
     )
 
 
-def _section(shape: Shape | Messages, lark: Lark, tools: Sequence[Tool], parallel: bool, *, is_triggered: bool) -> str:
+def _section(shape: Shape, lark: Lark, tools: Sequence[Tool], parallel: bool, *, is_triggered: bool) -> str:
     match shape:
         case Enveloped():
             return f"WS? {_envelopes(shape.arguments_key, lark, tools)} WS? {lark.literal(shape.end)}"
@@ -146,7 +175,7 @@ def _section(shape: Shape | Messages, lark: Lark, tools: Sequence[Tool], paralle
             calls = _several(lark.any_of([_python_call(lark, tool) for tool in tools]), ",", parallel)
             end = f" {lark.literal(shape.end)}" if shape.end and is_triggered else ""
             return f'"[" {calls} "]"{end}'
-    raise RequestError("calls of this model's format cannot be bound by a grammar", param="tool_choice")
+    raise TypeError(f"no grammar for calls of this shape: {type(shape).__name__}")
 
 
 def _several(call: str, separator: str, parallel: bool) -> str:
@@ -219,7 +248,7 @@ def _tagged_value(shape: Tagged, lark: Lark, key: str, schema: Schema) -> str:
     if words is not None:
         value = f"({' | '.join(lark.literal(line + word + end) for word in words)})"
     elif is_text:
-        text = lark.text_until(end, mark=tags.value_end, length=length_of(schema), pattern=pattern_of(schema))
+        text = lark.text_until(end, marks=(tags.value_end,), length=length_of(schema), pattern=pattern_of(schema))
         value = f"{lark.literal(line)} {text}" if line else text
     else:
         value = f"WS? {lark.schema(schema)} WS? {lark.literal(tags.value_end)}"

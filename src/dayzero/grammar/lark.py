@@ -48,12 +48,12 @@ class Lark:
         self,
         end: str,
         *,
-        mark: str = "",
+        marks: Sequence[str] = (),
         length: tuple[int, int | None] = (0, None),
         pattern: str = "",
         besides: str = "",
     ) -> str:
-        """Any text of so many characters that holds no `mark`, which is `end` unless it is said, and `end` after it.
+        """Any text of so many characters that holds none of `marks`, nor `end`, and `end` after it.
 
         pattern   a JSON Schema's, of which a match is somewhere in the text
         besides   as for `text`; goes with none of the others
@@ -64,7 +64,9 @@ class Lark:
         behind = _escaped(before) if rest else ""
         terms = [f"/{text}{behind}/"]
         terms += [f"/{_anywhere(pattern)}{behind}/"] if pattern else []
-        terms += [f"~/(?s:.*){_escaped(mark or end)}(?s:.*)/"] if rest or (mark or end) != end else []
+        # A suffix is the first of its kind already.
+        unsaid = tuple(dict.fromkeys((end, *marks))) if rest else tuple(mark for mark in marks if mark != end)
+        terms += [f"~/(?s:.*)({'|'.join(map(_escaped, unsaid))})(?s:.*)/"] if unsaid else []
         terminal = self._define(f"TEXT{len(self._rules)}", " & ".join(terms))
         if rest:  # text holds no token, and ends where one comes
             return f"{terminal} {self.literal(''.join(rest))}"

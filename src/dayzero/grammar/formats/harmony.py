@@ -16,7 +16,9 @@ HARMONY = Format(
         channel="<|channel|>",
         constrain="<|constrain|>",
         message="<|message|>",
-        ends=("<|end|>", "<|return|>", "<|call|>"),
+        end="<|end|>",
+        call_end="<|call|>",
+        last_end="<|return|>",
     ),
     template=("<|channel|>", "<|message|>", "to="),
 )

@@ -8,14 +8,23 @@ class Messages:
     """<start>role<channel>channel to=functions.f<message>{...}<end>
 
     constrain   may stand before the type of a body, in a header
-    ends        of a message, any one of them
+    end         of a message that another one follows
+    call_end    of a call
+    last_end    of the last message
     """
 
     start: str
     channel: str
     constrain: str
     message: str
-    ends: tuple[str, ...]
+    end: str
+    call_end: str
+    last_end: str
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """What may end a message, whatever it is."""
+        return (self.end, self.last_end, self.call_end)
 
     @property
     def marks(self) -> tuple[str, ...]:
