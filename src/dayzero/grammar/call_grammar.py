@@ -105,12 +105,11 @@ class CallGrammar:
         """Any answer, in which calls are as they should be."""
         lark = Lark(self._token_ids)
         section = lark.rule(self._section(lark, self._trigger))
-        text = lark.text()
-        go_on = lark.rule(f"({lark.text_until(self._trigger)} {section})* {text}") if self._parallel else NOTHING
-        begun = lark.rule(f"{section} {go_on}")
-        answers = [lark.text(besides=self._format.bare)]
+        go_on = f"({self._text_and_trigger(lark)} {section})* {lark.text(marks=self._format.triggers)}"
+        begun = lark.rule(f"{section} {go_on if self._parallel else NOTHING}")
+        answers = [lark.text(besides=self._format.bare, marks=self._format.triggers)]
         if self._trigger:
-            answers.append(f"{lark.text_until(self._trigger, besides=self._format.bare)} {begun}")
+            answers.append(f"{self._text_and_trigger(lark, besides=self._format.bare)} {begun}")
         if self._format.bare:
             answers.append(f"WS? {self._section(lark, '')}")
         answer = lark.any_of(answers)
@@ -130,11 +129,15 @@ class CallGrammar:
         if self._format.reasoning is None:
             return answer
         begin, end = self._format.reasoning
-        thoughts = [f"{lark.text_until(end)} WS? {answer}"]
+        not_yet = self._format.triggers if self._format.closes_reasoning else ()
+        thoughts = [f"{lark.text_until(end, marks=not_yet)} WS? {answer}"]
         if self._format.closes_reasoning and self._trigger:
-            thoughts.append(f"{lark.text_until(self._trigger)} {begun}")
+            thoughts.append(f"{self._text_and_trigger(lark)} {begun}")
         thought = lark.any_of(thoughts)
         return thought if starts_in_reasoning else f"{answer} | {lark.literal(begin)} {thought}"
+
+    def _text_and_trigger(self, lark: Lark, *, besides: str = "") -> str:
+        return lark.text_until(self._trigger, marks=self._format.triggers, besides=besides)
 
     def _section(self, lark: Lark, trigger: str) -> str:
         """All that follows a trigger; "": that is all of an answer."""

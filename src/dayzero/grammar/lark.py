@@ -40,9 +40,10 @@ class Lark:
         bounded = {**schema, "x-guidance": {"whitespace_pattern": _SPACES}}
         return self.rule(f"%json {json.dumps(bounded, ensure_ascii=False)}")
 
-    def text(self, *, besides: str = "") -> str:
-        """Any text, whose first character that is no space is none of `besides`."""
-        return self.rule(f"/{_text(besides)}/")
+    def text(self, *, besides: str = "", marks: Sequence[str] = ()) -> str:
+        """Any text that holds none of `marks`, and whose first character that is no space is none of `besides`."""
+        terms = [f"/{_text(besides)}/", *_without(marks)]
+        return self.rule(self._define(f"TEXT{len(self._rules)}", " & ".join(terms)))
 
     def text_until(
         self,
@@ -65,8 +66,7 @@ class Lark:
         terms = [f"/{text}{behind}/"]
         terms += [f"/{_anywhere(pattern)}{behind}/"] if pattern else []
         # A suffix is the first of its kind already.
-        unsaid = tuple(dict.fromkeys((end, *marks))) if rest else tuple(mark for mark in marks if mark != end)
-        terms += [f"~/(?s:.*)({'|'.join(map(_escaped, unsaid))})(?s:.*)/"] if unsaid else []
+        terms += _without((end, *marks) if rest else [mark for mark in marks if mark != end])
         terminal = self._define(f"TEXT{len(self._rules)}", " & ".join(terms))
         if rest:  # text holds no token, and ends where one comes
             return f"{terminal} {self.literal(''.join(rest))}"
@@ -106,6 +106,12 @@ class Lark:
     def _define(self, name: str, body: str) -> str:
         self._rules.append(f"{name}: {body}")
         return name
+
+
+def _without(marks: Sequence[str]) -> list[str]:
+    """The term of texts that hold none of these; none for no marks."""
+    alternatives = "|".join(_escaped(mark) for mark in dict.fromkeys(marks))
+    return [f"~/(?s:.*)({alternatives})(?s:.*)/"] if alternatives else []
 
 
 def _text(besides: str) -> str:
