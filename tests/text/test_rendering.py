@@ -109,7 +109,7 @@ def test_a_process_that_dies_while_it_is_idle_costs_nothing():
     async def use(template: ConfinedTemplate) -> None:
         for pid in children():
             os.kill(pid, signal.SIGKILL)
-        await template._idle[0]._process.wait()
+        await template._pool._idle[0]._process.wait()
         assert (await template.render(HELLO)).text == "hello"
 
     run(use)

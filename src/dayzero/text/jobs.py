@@ -1,14 +1,8 @@
-"""Messages to and from a confined process: closed unions, so that another kind of work is another job.
-
-On the pipe each is four bytes of length (little-endian) and msgpack.
-"""
+"""Messages to and from a process that renders chat templates: closed unions, msgpack on the pipe."""
 
 import msgspec
 
 from dayzero.text.conversation import Conversation, Rendering
-
-LENGTH_BYTES = 4
-MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 
 
 class LoadTemplate(msgspec.Struct, frozen=True, tag="load_template"):
@@ -17,12 +11,10 @@ class LoadTemplate(msgspec.Struct, frozen=True, tag="load_template"):
     source: str
     named_tokens: dict[str, str]
     alphabet: str
-    limit_s: float
 
 
 class Render(msgspec.Struct, frozen=True, tag="render"):
     conversation: Conversation
-    limit_s: float
 
 
 class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
