@@ -19,9 +19,10 @@ class BytesVocabulary:
         tokenizer.add_tokens([AddedToken(token, special=True) for token in (END, *markers)])
         self._tokenizer = tokenizer
         self.token_ids = {marker: tokenizer.token_to_id(marker) for marker in markers}
-        self._guided = llguidance.LLTokenizer(
-            tokenizer.to_str(), n_vocab=tokenizer.get_vocab_size(), eos_token=tokenizer.token_to_id(END)
-        )
+        self.json = tokenizer.to_str()
+        self.size = tokenizer.get_vocab_size()
+        self.end = tokenizer.token_to_id(END)
+        self._guided = llguidance.LLTokenizer(self.json, n_vocab=self.size, eos_token=self.end)
 
     def accepts(self, source: str, output: str) -> bool:
         """Whether the output is one whole that the grammar allows."""

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 MAX_SPACES = 8  # of white space in one place: models under a grammar can go on with it forever
 NOTHING = '""'
+_SLASH = r"\/"
+_BARE_SLASH = re.compile(r"(\\.)|/", re.DOTALL)
 _SPACES = rf"[ \t\r\n]{{1,{MAX_SPACES}}}"
 
 
@@ -39,6 +41,14 @@ class Lark:
         """JSON that fits the schema, its white space bounded."""
         bounded = {**schema, "x-guidance": {"whitespace_pattern": _SPACES}}
         return self.rule(f"%json {json.dumps(bounded, ensure_ascii=False)}")
+
+    def regex(self, pattern: str) -> str:
+        """Text that the expression matches, from end to end."""
+        return self.rule(f"/{_BARE_SLASH.sub(lambda found: found[1] or _SLASH, pattern)}/")
+
+    def nested(self, lark: str) -> str:
+        """What another grammar of this kind derives."""
+        return self.rule(f"%lark {{\n{lark}\n}}")
 
     def text(self, *, besides: str = "", marks: Sequence[str] = ()) -> str:
         """Any text that holds none of `marks`, and whose first character that is no space is none of `besides`."""
@@ -131,4 +141,4 @@ def _anywhere(pattern: str) -> str:
 
 def _escaped(text: str) -> str:
     """Within a regular expression between slashes."""
-    return re.escape(text).replace("/", r"\/")
+    return re.escape(text).replace("/", _SLASH)

@@ -4,6 +4,7 @@ A matcher never raises for what a grammar or an output does: it goes into an err
 Its messages hold text of the output, so they are not passed on.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,10 @@ import llguidance as lg
 import llguidance.numpy as lnp
 import numpy as np
 from numpy.typing import NDArray
+
+_PLACE = re.compile(r"^(at )?\d+\(\d+\): ")
+_QUOTE = re.compile(r"\s+\d* *[|^]|\s*$")
+_MAX_REASON_CHARS = 300
 
 Mask = NDArray[np.int32]
 
@@ -41,6 +46,16 @@ class TokenTable:
 
     def matcher(self, grammar: str) -> "Matcher":
         return Matcher(lg.LLMatcher(self.tokens, grammar, log_level=0, limits=limits()), self.vocab_size)
+
+    def fault(self, grammar: str) -> str | None:
+        """Why a grammar cannot be used, in one line for whoever wrote it; None if it can. Tries a first token."""
+        is_error, messages = lg.LLMatcher.validate_grammar_with_warnings(grammar, self.tokens, limits=limits())
+        if is_error:
+            return _one_line(messages[0])
+        matcher = self.matcher(grammar)
+        if not matcher.mask().any():
+            return "the grammar allows no output"
+        return "the grammar needs more work than a request may take" if matcher.is_broken else None
 
 
 class Matcher:
@@ -79,3 +94,11 @@ class Matcher:
     def rollback(self, count: int) -> None:
         """Forget the last tokens."""
         self._matcher.rollback(count)
+
+
+def _one_line(message: str) -> str:
+    """What is wrong, without the place, which is one in our own rewriting, and without quotes of the grammar."""
+    lines = [_PLACE.sub("", line).strip() for line in message.splitlines() if not _QUOTE.match(line)]
+    reasons = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    found = ": ".join((lines[0].rstrip(":"), *reasons)) if lines else "it does not compile"
+    return found[:_MAX_REASON_CHARS]
