@@ -39,6 +39,7 @@ LONG: Mapping[str, Sequence[str]] = {
     "fidelity": ("bench/bench_fidelity.py", "--peers", "--floor"),
     "fidelity-degrid": ("bench/bench_fidelity.py", "--peers", "--degrid"),
     "fidelity-kv": ("bench/bench_fidelity.py", "--precision", "bf16", "--kv-dtype", "bf16,int8"),
+    "grammar": ("bench/bench_grammar.py",),
     "silence": ("bench/bench_silence.py",),
     "cross-check": ("-m", "bench.peers.cross_check"),
     "peers-smollm2-135m": ("-m", "bench.peers.run", "--checkpoint", "smollm2-135m"),

@@ -252,10 +252,22 @@ def _answers(lines: Sequence[Line]) -> Iterator[Row]:
         title = f"parser, chat view and SSE, {output}, tokens/s of one core"
         found = of(lines, "parser", measure=output)
         yield _alone(title, Bar(at_least=30_000), found, "dayzero", beside=("detokenizer", "tokenizers' DecodeStream"))
+    step = of(lines, "gap", requests=1, precision="as-stored")
+    yield _mask(of(lines, "grammar", library="dayzero", measure="mask"), step)
     for output in ("plain text", *calls):
         title = f"longest silence over the time of a token, {output}"
         bar = Bar(at_most=1.5) if output in calls else Bar()
         yield _alone(title, bar, of(lines, "silence", measure=output), "longest", beside=("median", "p999"))
+
+
+def _mask(masks: Sequence[Line], steps: Sequence[Line]) -> Row:
+    """A median mask within a median step, from two benches."""
+    title, bar = "mask of a grammar over a step of one request of 135M, medians", Bar(at_most=0.01)
+    for mask, step in zip(_samples(masks), _samples(steps), strict=False):
+        step_us = statistics.median(step["step_us"])
+        beside = f"{_median(mask['p50'])} of {_median(step['step_us'])} us; p99 {_median(mask['p99'])}"
+        return Row(title, bar, interval([p50 / step_us for p50 in mask["p50"]]), beside)
+    return Row(title, bar, None)
 
 
 def _paired(title: str, bar: Bar, lines: Sequence[Line], above: str, below: str) -> Row:

@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from bench.bars import of, of_golden, rows
-from bench.interval import ratio
+from bench.interval import ratio, shown
 from bench.ops_table import tables as ops_tables
 from bench.peers.table import row
 from bench.stored import RESULTS, stored
 
 PAGE = Path(__file__).parent.parent / "docs" / "performance.md"
 BEGIN, END = "<!-- figures: begin -->\n", "<!-- figures: end -->\n"
+
+GRAMMAR_FAULTS = (("valid", ", refused"), ("invalid", ", accepted"))
 
 Line = Mapping[str, Any]
 
@@ -28,7 +30,7 @@ def page(lines: Sequence[Line]) -> Iterator[str]:
     yield from where(lines)
     yield from ("", row("measure", "bar", "figure (95 % interval)", "", "medians"), row(*["---"] * 5))
     yield from (row(*found.cells()) for found in rows(lines))
-    for section in (peers, cross_check, recorded, fidelity, ops):
+    for section in (peers, cross_check, recorded, grammars, fidelity, ops):
         yield from section(lines)
 
 
@@ -92,6 +94,36 @@ def _recorded(samples: Mapping[str, Sequence[float]] | None) -> str:
         return ""
     times = f"{statistics.median(samples['op by op']):.0f} and {statistics.median(samples['recorded']):.0f} us"
     return f"{ratio(samples['op by op'], samples['recorded'])}, {times}"
+
+
+def grammars(lines: Sequence[Line]) -> Iterator[str]:
+    """Each library that was measured, on the same schemas."""
+    found = {line["settings"]["session"]: line["settings"] for line in of(lines, "grammar")}
+    if not found:
+        return
+    schemas = next(iter(found.values()))["schemas"]
+    yield from ("", "## Grammars", "", f"{schemas} schemas, and the instances of those that were compiled.", "")
+    yield row(
+        "library",
+        "first mask: p50, p99, longest, ms",
+        "mask: p50, p99, longest, us",
+        "compiled",
+        "valid, refused",
+        "invalid, accepted",
+    )
+    yield row(*["---"] * 6)
+    for session, settings in found.items():
+        counts = settings["counts"]
+        yield row(
+            settings["library"],
+            *(_quantiles(of(lines, "grammar", session=session, measure=measure)) for measure in ("first mask", "mask")),
+            f"{counts['compiled']} of {schemas}",
+            *(f"{counts[what + which]} of {counts[what]}" for what, which in GRAMMAR_FAULTS),
+        )
+
+
+def _quantiles(found: Sequence[Line]) -> str:
+    return ", ".join(shown(statistics.median(values)) for line in found for values in line["samples"].values())
 
 
 def fidelity(lines: Sequence[Line]) -> Iterator[str]:
