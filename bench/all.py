@@ -30,6 +30,8 @@ PARTS: Mapping[str, Sequence[str]] = {
     "memory": ("bench/bench_serve.py", "--only", "memory"),
     "gap": ("bench/bench_gap.py",),
     "parser": ("bench/bench_parser.py",),
+    "structured": ("bench/bench_structured.py",),
+    "bombs": ("bench/bench_bombs.py",),
     "recorded": ("bench/bench_recorded.py", "--only", "recorded"),
     "rows": ("bench/bench_recorded.py", "--only", "rows"),
     "roof": ("-m", "bench.peers.roof"),

@@ -243,6 +243,7 @@ def _beside_ourselves(lines: Sequence[Line]) -> Iterator[Row]:
     yield _alone(title, Bar(at_least=8000), of(lines, "wire"), "dayzero")
     yield _alone("the same, SSE chunks/s", Bar(), of(lines, "wire"), "chunks")
     yield from _answers(lines)
+    yield from _grammars(lines)
 
 
 def _answers(lines: Sequence[Line]) -> Iterator[Row]:
@@ -252,12 +253,32 @@ def _answers(lines: Sequence[Line]) -> Iterator[Row]:
         title = f"parser, chat view and SSE, {output}, tokens/s of one core"
         found = of(lines, "parser", measure=output)
         yield _alone(title, Bar(at_least=30_000), found, "dayzero", beside=("detokenizer", "tokenizers' DecodeStream"))
-    step = of(lines, "gap", requests=1, precision="as-stored")
-    yield _mask(of(lines, "grammar", library="dayzero", measure="mask"), step)
     for output in ("plain text", *calls):
         title = f"longest silence over the time of a token, {output}"
         bar = Bar(at_most=1.5) if output in calls else Bar()
         yield _alone(title, bar, of(lines, "silence", measure=output), "longest", beside=("median", "p999"))
+
+
+def _grammars(lines: Sequence[Line]) -> Iterator[Row]:
+    """What they cost who asks for them, and everybody else."""
+    step = of(lines, "gap", requests=1, precision="as-stored")
+    yield _mask(of(lines, "grammar", library="dayzero", measure="mask"), step)
+    title = "135M, 32 requests with a schema each, over free ones"
+    yield _paired(title, Bar(at_least=0.9), of(lines, "structured"), "bound", "free")
+    longest = {line["settings"]["measure"]: line["samples"]["longest"] for line in of(lines, "bombs", kind="bomb")}
+    title, bar = "grammar bombs, the longest until it is refused or stopped, s", Bar(at_most=2)
+    worst = max(longest, key=lambda name: max(longest[name]), default="")
+    yield Row(title, bar, interval(longest[worst]) if longest else None, f"{worst}, of {len(longest)}" if worst else "")
+    title = "grammar bombs, memory of all processes after them over before"
+    for samples in _samples(of(lines, "bombs", kind="memory")):
+        before, after = statistics.median(samples["before"]), samples["after unlike ones"]
+        beside = f"{_median(samples['before'])} to {_median(after)} MiB PSS"
+        yield Row(title, Bar(at_most=1.1), interval([mib / before for mib in after]), beside)
+        break
+    else:
+        yield Row(title, Bar(at_most=1.1), None)
+    title = "grammar bombs, a neighbour's tokens/s meanwhile over before"
+    yield _alone(title, Bar(), of(lines, "bombs", kind="neighbour"), "rate over before", beside=("longest gap",))
 
 
 def _mask(masks: Sequence[Line], steps: Sequence[Line]) -> Row:

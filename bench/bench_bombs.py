@@ -1,0 +1,121 @@
+"""Whether grammars that are meant to be dear hurt a server, its memory or whoever else is served.
+
+    python bench/bench_bombs.py [--repeats 3] [--unlike 500]
+
+Starts a server of the embedded model with its defaults. One stream goes on throughout; beside it all bombs are sent,
+again and again for five seconds, each with 16 tokens of output at most, and at last `--unlike` requests with a schema
+of their own each. What is said: seconds until each bomb is answered, the stream's tokens/s meanwhile over those before,
+its longest gap, and the memory of all processes.
+"""
+
+import argparse
+import asyncio
+import itertools
+import statistics
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+from bench_serve import pss_bytes, server, wait_until_ready
+from bombs import bombs, unlike
+from family import family
+from record import record
+
+CALM_S = 5.0
+MOST = 16  # output tokens of a bomb that turns out to be none
+
+
+@dataclass
+class Neighbour:
+    """A stream of somebody else: when its tokens came."""
+
+    times_s: list[float] = field(default_factory=list)
+
+    async def listen(self, session: aiohttp.ClientSession, url: str) -> None:
+        """Until it is cancelled; one answer after the other."""
+        body = {"prompt": "Once upon a time", "max_tokens": 1024, "temperature": 0, "stream": True, "ignore_eos": True}
+        while True:
+            async with session.post(f"{url}/v1/completions", json=body) as answer:
+                answer.raise_for_status()
+                async for line in answer.content:
+                    if line.startswith(b"data: {"):
+                        self.times_s.append(time.perf_counter())
+
+    def between(self, start_s: float, end_s: float) -> list[float]:
+        """Gaps between its tokens, in seconds."""
+        times_s = [start_s, *(at for at in self.times_s if start_s < at < end_s), end_s]
+        return [after - before for before, after in itertools.pairwise(times_s)]
+
+
+async def send(session: aiohttp.ClientSession, url: str, fields: Mapping[str, Any]) -> tuple[float, str]:
+    """Seconds to the answer, and what it was: a status and a code, or why the output ended."""
+    body = {"messages": [{"role": "user", "content": "Answer."}], "max_tokens": MOST, "temperature": 0, **fields}
+    start_s = time.perf_counter()
+    async with session.post(f"{url}/v1/chat/completions", json=body) as answer:
+        found = await answer.json()
+    error = found.get("error")
+    said = f"{answer.status} {error['code'] or error['type']}" if error else found["choices"][0]["finish_reason"]
+    return time.perf_counter() - start_s, said
+
+
+def memory_mib(pid: int) -> float:
+    return sum(map(pss_bytes, family(pid))) / 2**20
+
+
+async def attack(url: str, pid: int, repeats: int, num_unlike: int) -> None:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session:
+        await send(session, url, unlike(-1))  # the first grammar reads the vocabulary
+        neighbour = Neighbour()
+        listening = asyncio.create_task(neighbour.listen(session, url))
+        await asyncio.sleep(CALM_S)
+        seconds: dict[str, list[float]] = {}
+        said: dict[str, str] = {}
+        rates, gaps_s, memories = [], [], [memory_mib(pid)]
+        for _ in range(repeats):
+            calm_s = time.perf_counter()
+            await asyncio.sleep(CALM_S)
+            start_s = time.perf_counter()
+            while (end_s := time.perf_counter()) - start_s < CALM_S:
+                for name, fields in bombs().items():
+                    took_s, said[name] = await send(session, url, fields)
+                    seconds.setdefault(name, []).append(took_s)
+            before, during = neighbour.between(calm_s, start_s), neighbour.between(start_s, end_s)
+            rates.append(len(during) / (end_s - start_s) / (len(before) / (start_s - calm_s)))
+            gaps_s.append(max(during))
+            memories.append(memory_mib(pid))
+        for name, took_s in seconds.items():
+            record(
+                "bombs",
+                {"longest": [max(took_s)], "median": [statistics.median(took_s)]},
+                unit="s",
+                settings={"measure": name, "kind": "bomb", "answer": said[name]},
+            )
+        samples = {"rate over before": rates, "longest gap": gaps_s}
+        record("bombs", samples, unit="share, s", settings={"measure": "a stream beside them", "kind": "neighbour"})
+        unlike_s = [(await send(session, url, unlike(number)))[0] for number in range(num_unlike)]
+        memories.append(memory_mib(pid))
+        listening.cancel()
+    settings = {
+        "measure": "memory of all",
+        "kind": "memory",
+        "unlike": num_unlike,
+        "unlike_s": statistics.median(unlike_s),
+    }
+    samples = {"before": memories[:1], "after each repeat": memories[1:-1], "after unlike ones": memories[-1:]}
+    record("bombs", samples, unit="MiB PSS", settings=settings)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--unlike", type=int, default=500)
+    args = parser.parse_args()
+    with server("-m", "dayzero.cli.main", "serve", "--kv-memory", "0.25") as (url, process):
+        wait_until_ready(url)
+        asyncio.run(attack(url, process.pid, args.repeats, args.unlike))
+
+
+if __name__ == "__main__":
+    main()
