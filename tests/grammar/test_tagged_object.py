@@ -55,6 +55,9 @@ def lines(key: str, value: str) -> str:
 
 
 CASES = [
+    (LINES, lines("any", '["</parameter>", "\\"</parameter>"]'), {"any": ["</parameter>", '"</parameter>']}),
+    (LINES, lines("any", '["a') + "\n" + lines("count", "1"), {"any": '["a', "count": 1}),
+    (LINES, lines("any", 'say "a'), {"any": 'say "a'}),
     (LINES, "\n", {}),
     (LINES, lines("text", "\nKöln\n"), {"text": "Köln"}),
     (LINES, lines("text", "\n\n a </para\n\n"), {"text": "\n a </para\n"}),

@@ -5,8 +5,8 @@
     </parameter>
 
 A string's characters go through as they come; a value of any other type is held until its end and must be JSON there,
-or else it is a string after all. The first closing tag ends a value: a string that says the tag itself cannot be told
-from its end, by the model either.
+or else it is a string after all. The first closing tag ends a string: one that says the tag itself cannot be told from
+its end, by the model either.
 """
 
 import json
@@ -14,6 +14,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from dayzero.grammar.json_object import JsonObject
 
 MAX_KEY = 512  # characters; longer ones are no keys
 MAX_SCHEMA_DEPTH = 8  # of alternatives within alternatives; deeper ones say nothing of a type
@@ -146,18 +148,43 @@ class _String:
 
 
 class _Other:
+    """A value that is to be JSON. A closing tag within one of its strings is what that says, unless arguments go on
+    behind the tag: then the string was never closed."""
+
     def __init__(self, tags: Tags) -> None:
         self._tags = tags
         self._held: list[str] = []
+        self._scan = JsonObject()
+        self._scan.feed('{"":')  # the value stands within an object
 
     def read(self, text: str, at: int) -> Read | None:
-        end = text.find(self._tags.value_end, at)
-        if end >= 0:
-            value = "".join([*self._held, text[at:end]])
-            return Read(self._json(value), end + len(self._tags.value_end), is_value_end=True)
-        end = max(_unbegun_end(text, self._tags.value_end), at)
-        self._held.append(text[at:end])
-        return Read("", end) if end > at else None
+        start, tag = at, self._tags.value_end
+        while (end := text.find(tag, at)) >= 0:
+            self._hold(text[at:end])
+            at = end
+            goes_on = self._go_on(text, end + len(tag)) if self._scan.is_in_string else True
+            if goes_on:
+                return Read(self._json("".join(self._held)), end + len(tag), is_value_end=True)
+            if goes_on is None:
+                break
+            self._hold(tag)
+            at += len(tag)
+        else:
+            end = max(_unbegun_end(text, tag), at)
+            self._hold(text[at:end])
+        return Read("", end) if end > start else None
+
+    def _hold(self, text: str) -> None:
+        self._held.append(text)
+        self._scan.feed(text)
+
+    def _go_on(self, text: str, at: int) -> bool | None:
+        """Whether another key or the end of the arguments comes next; None where that is not known yet."""
+        at = _space_end(text, at)
+        nexts = (self._tags.key_begin, self._tags.end)
+        if text.startswith(nexts, at):
+            return True
+        return None if any(one.startswith(text[at:]) for one in nexts) else False
 
     def _json(self, value: str) -> str:
         """The value as the model wrote it where that is JSON, and a string of it where it is not."""
