@@ -146,7 +146,9 @@ class _Scan:
 
 
 def _json_of(text: str) -> str:
-    """A literal as JSON, of JSON's words or Python's."""
+    """A literal as JSON, of JSON's words or Python's; what is JSON already as it stands."""
+    if _is_json(text):
+        return text.strip()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # they would quote the output
@@ -157,6 +159,18 @@ def _json_of(text: str) -> str:
         return json.dumps(ast.literal_eval(tree), ensure_ascii=False, allow_nan=False)
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         raise Malformed from None
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"not JSON: {constant}")
 
 
 def _worded(child: object) -> object:
