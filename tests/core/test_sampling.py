@@ -30,6 +30,8 @@ def params(**values: object) -> SamplingParams:
         ("prompt_logprobs", (None, 0, 20), (-1, 21)),
         ("logit_bias", ({0: 1.0}, {99: -100.0}), ({100: 1.0}, {-1: 1.0}, {0: 101.0}, {0: math.nan})),
         ("stop_token_ids", ((0, 99),), ((100,), (-1,))),
+        ("banned_tokens", ((0, 99),), ((100,), (-1,))),
+        ("banned_until", (0, 9), (-1, 2**31)),
     ],
 )
 def test_each_field_is_bounded_and_named(field: str, good: tuple[object, ...], bad: tuple[object, ...]) -> None:

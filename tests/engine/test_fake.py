@@ -49,6 +49,14 @@ def test_end_tokens_are_masked_until_min_tokens():
         assert outcome.tokens == (2,)
 
 
+def test_banned_tokens_are_not_drawn_until_the_output_has_so_many():
+    params = {"banned_tokens": (0, 1), "banned_until": 1}
+    runner = FakeRunner(FakeModel(vocab_size=3, eos_token_ids=(0,)))
+    for seed in range(50):
+        (outcome,) = runner.launch(batch((running(0, [3], seed=seed, params=params), 0, 1))).collect()
+        assert outcome.tokens == (2,)
+
+
 def test_logprobs_come_as_many_as_were_asked_for():
     request = running(0, [4, 5, 6], params={"logprobs": 3, "prompt_logprobs": 1})
     runner = FakeRunner(MODEL)

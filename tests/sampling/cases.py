@@ -60,5 +60,7 @@ def random_row(rng: np.random.Generator, vocab_size: int) -> Row:
         logit_bias=one_of({}, {}, dict.fromkeys(tokens(3), one_of(-100.0, 100.0, 0.5))),
         stop_token_ids=tuple(tokens(one_of(0, 1, 3))),
         ignore_eos=one_of(True, False),
+        banned_tokens=tuple(tokens(one_of(0, 1, 3))),
+        banned_until=one_of(0, 3, 20),
     )
     return Row(params, tokens(one_of(0, 5, 30)), tokens(one_of(0, 4, 10)), one_of(0, 1, 7), one_of(0, 2), tokens(1))

@@ -147,6 +147,14 @@ def test_a_mask_and_penalties_act_together(vocabulary: NativeVocabulary) -> None
     assert (found.logprob.rank, found.logprob.top[0][0]) == (3, 0)
 
 
+def test_a_ban_acts_beside_a_mask_unless_it_would_leave_nothing(vocabulary: NativeVocabulary) -> None:
+    logits = torch.tensor([[3.0, 2.0, 1.0, 0.0]])
+    params = SamplingParams(max_tokens=9, seed=1, temperature=0.0, banned_tokens=(0, 1), banned_until=1)
+    for words, token in ((0b0111, 2), (0b0011, 0), (0b0010, 1)):
+        row = Row(params, (), (), allowed=np.array([words], dtype=np.int32))
+        assert tokens(vocabulary, logits, [row]) == expected(logits, [row]) == sample(logits, [row]) == [token]
+
+
 def test_a_mask_of_another_vocabulary_is_a_defect(vocabulary: NativeVocabulary) -> None:
     row = Row(SamplingParams(max_tokens=9, seed=1), (), (), allowed=np.zeros(2, dtype=np.int32))
     with pytest.raises(AssertionError):

@@ -7,9 +7,10 @@ from dayzero.sampling.reference import penalized
 from tests.sampling.cases import random_logits, random_row
 
 
-def edited(logits, *, prompt=(), output=(), eos=(), **params):
+def edited(logits, *, prompt=(), output=(), eos=(), allowed=None, **params):
     row = np.array(logits, dtype=np.float32)
-    penalize(row, SamplingParams(max_tokens=9, seed=0, **params), prompt, output, eos)
+    mask = None if allowed is None else np.array([sum(1 << token for token in allowed)], dtype=np.int32)
+    penalize(row, SamplingParams(max_tokens=9, seed=0, **params), prompt, output, eos, mask)
     return row.tolist()
 
 
@@ -27,6 +28,7 @@ def test_defaults_change_nothing():
         {"presence_penalty": -0.1},
         {"frequency_penalty": 0.1},
         {"logit_bias": {1: 1.0}},
+        {"banned_tokens": (1,), "banned_until": 1},
     ],
 )
 def test_each_parameter_is_noticed(change):
@@ -59,6 +61,21 @@ def test_ignore_eos_leaves_the_end_of_sequence_token_and_masks_stop_tokens():
     assert edited([0.0] * 3, eos=[1], stop_token_ids=(2,), ignore_eos=True, min_tokens=1) == [0.0, 0.0, -np.inf]
 
 
+def test_banned_tokens_are_masked_until_the_output_has_so_many():
+    ban = {"banned_tokens": (0, 2), "banned_until": 2}
+    assert edited([1.0] * 3, output=[0], **ban) == [-np.inf, 1.0, -np.inf]
+    assert edited([1.0] * 3, output=[0, 1], **ban) == [1.0] * 3
+    assert not has_penalties(SamplingParams(max_tokens=9, seed=0, **ban), 2)
+
+
+def test_a_ban_that_would_leave_nothing_gives_way():
+    ban = {"banned_tokens": (0, 2), "banned_until": 1}
+    assert edited([1.0] * 3, allowed=[0, 1], **ban) == [-np.inf, 1.0, -np.inf]
+    assert edited([1.0] * 3, allowed=[0, 2], **ban) == [1.0] * 3
+    assert edited([1.0, -np.inf, 1.0], **ban) == [1.0, -np.inf, 1.0]
+    assert edited([1.0] * 3, eos=[1], min_tokens=1, **ban) == [1.0, -np.inf, 1.0]
+
+
 def test_ids_beyond_the_row_are_passed_over():
     logits = edited(
         [1.0, 1.0],
@@ -84,5 +101,5 @@ def test_penalties_are_those_of_the_reference(seed):
     for vocab_size in [1, 7, 40] * 20:
         logits, row = random_logits(rng, vocab_size), random_row(rng, vocab_size)
         mine = logits.copy()
-        penalize(mine, row.params, row.prompt, row.output, row.eos_token_ids)
+        penalize(mine, row.params, row.prompt, row.output, row.eos_token_ids, row.allowed)
         assert np.array_equal(mine, penalized(logits, row), equal_nan=True)

@@ -34,6 +34,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     logit_bias: dict[int, float] = {}
     stop_token_ids: tuple[int, ...] = ()  # beside the model's own end-of-sequence ids
     ignore_eos: bool = False
+    banned_tokens: tuple[int, ...] = ()  # never drawn before `banned_until`, unless nothing else may be
+    banned_until: int = 0  # output tokens
     logprobs: int | None = None  # how many alternatives to report beside the chosen token; None: report nothing
     prompt_logprobs: int | None = None  # the same for the prompt's tokens
 
@@ -68,6 +70,9 @@ def check(params: SamplingParams, vocab_size: int) -> None:
         _within("logit_bias", bias, -100.0, 100.0)
     for token in params.stop_token_ids:
         _within("stop_token_ids", token, 0, vocab_size - 1)
+    _within("banned_until", params.banned_until, 0, 2**31 - 1)
+    for token in params.banned_tokens:
+        _within("banned_tokens", token, 0, vocab_size - 1)
 
 
 def check_prompt(tokens: Sequence[int], vocab_size: int, *, param: str = "prompt") -> None:

@@ -119,16 +119,16 @@ class FakeRunner:
         counter = _COUNTER.pack(params.seed, request.choice, request.attempt, len(prompt), len(output), last)
         vocab_size = self._model.vocab_size
         token = int.from_bytes(blake2b(counter, digest_size=8).digest(), "little") % vocab_size
+        banned = frozenset(params.banned_tokens if len(output) < params.banned_until else ())
         allowed = None if request.binding is None else request.binding.allowed
         if allowed is not None:
             ids = np.flatnonzero(np.unpackbits(allowed.view(np.uint8), bitorder="little", count=vocab_size))
+            others = ids[~np.isin(ids, list(banned))]
+            ids = others if len(others) else ids
             return int(ids[token % len(ids)]) if len(ids) else token
         if len(output) < params.min_tokens:
-            ends = self._stop_ids.union(params.stop_token_ids)
-            token = next(
-                (t % vocab_size for t in range(token, token + vocab_size) if t % vocab_size not in ends), token
-            )
-        return token
+            banned = banned.union(self._stop_ids, params.stop_token_ids)
+        return next((t % vocab_size for t in range(token, token + vocab_size) if t % vocab_size not in banned), token)
 
     def _logprob(self, token: int, num_top: int) -> Logprob:
         """The token as the likeliest of a fixed distribution."""

@@ -77,7 +77,7 @@ class NativeSampler:
         edited = rows_at(logits, len(rows), self._vocab_size)[packed.penalised]
         asked = [one for i in packed.penalised if isinstance(one := packed.asked[i], Row)]
         for x, row in zip(edited.numpy(), asked, strict=True):
-            penalize(x, row.params, row.prompt, row.output, row.eos_token_ids)
+            penalize(x, row.params, row.prompt, row.output, row.eos_token_ids, row.allowed)
         drawn = self._vocabulary.answer(
             edited.data_ptr(), self._vocab_size, b"".join(rows[i] for i in packed.penalised)
         )

@@ -1,4 +1,4 @@
-"""What a request does to its logits before anything is drawn: penalties, biases, ends that come too early, a mask.
+"""What a request does to its logits before anything is drawn: penalties, biases, ends that come too early, bans, a mask.
 
 Counts come from prompt and output as they stand, so a request that was preempted or resumed is treated alike.
 """
@@ -17,18 +17,24 @@ Allowed = NDArray[np.int32]
 
 def has_penalties(params: SamplingParams, num_output: int) -> bool:
     """Whether `penalize` could change anything."""
-    return _has_counts(params) or bool(params.logit_bias) or num_output < params.min_tokens
+    return _has_counts(params) or bool(params.logit_bias) or num_output < max(params.min_tokens, params.banned_until)
 
 
 def penalize(
-    logits: Logits, params: SamplingParams, prompt: Sequence[int], output: Sequence[int], eos_token_ids: Sequence[int]
+    logits: Logits,
+    params: SamplingParams,
+    prompt: Sequence[int],
+    output: Sequence[int],
+    eos_token_ids: Sequence[int],
+    allowed: Allowed | None,
 ) -> None:
     """Edit one row [V] in place. Token ids that the row does not have are passed over.
 
     In this order: the repetition penalty divides a positive logit and multiplies another, once per token however often
     it occurs (Keskar et al. 2019, CTRL); frequency times occurrences, then presence, are subtracted; biases are added.
     A logit is computed in float64 and rounded to float32 once. Before `min_tokens`, all that would end the request
-    becomes -inf; with `ignore_eos` an end-of-sequence token ends nothing and stays.
+    becomes -inf; with `ignore_eos` an end-of-sequence token ends nothing and stays. Before `banned_until`, so does what
+    is banned, unless no token that `allowed` lets through would be left.
     """
     vocab_size = len(logits)
     output_ids = _ids(output if _has_counts(params) else (), vocab_size)
@@ -53,14 +59,28 @@ def penalize(
     if len(output) < params.min_tokens:
         ends = params.stop_token_ids if params.ignore_eos else (*params.stop_token_ids, *eos_token_ids)
         logits[_ids(ends, vocab_size)] = -np.inf
+    if len(output) < params.banned_until:
+        _ban(logits, _ids(params.banned_tokens, vocab_size), allowed)
 
 
 def forbid(logits: Logits, allowed: Allowed) -> None:
     """Make what a grammar's mask does not allow impossible, in place: bit i % 32 of word i // 32 for token i."""
-    vocab_size = len(logits)
+    logits[~_bits(allowed, len(logits))] = -np.inf
+
+
+def _ban(logits: Logits, banned: Ids, allowed: Allowed | None) -> None:
+    before = logits[banned]
+    logits[banned] = -np.inf
+    is_possible = logits > -np.inf
+    if allowed is not None:
+        is_possible &= _bits(allowed, len(logits))
+    if not is_possible.any():
+        logits[banned] = before
+
+
+def _bits(allowed: Allowed, vocab_size: int) -> NDArray[np.bool_]:
     assert len(allowed) == -(-vocab_size // 32), (len(allowed), vocab_size)
-    bits = np.unpackbits(allowed.view(np.uint8), bitorder="little", count=vocab_size)
-    logits[bits == 0] = -np.inf
+    return np.unpackbits(allowed.view(np.uint8), bitorder="little", count=vocab_size).view(np.bool_)
 
 
 def _has_counts(params: SamplingParams) -> bool:

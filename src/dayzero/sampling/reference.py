@@ -33,7 +33,7 @@ def sample_row(logits: Logits, row: Row) -> int:
 
 
 def penalized(logits: Logits, row: Row) -> Logits:
-    """A copy with penalties, biases, the mask of early ends and the grammar's, token by token."""
+    """A copy with penalties, biases, the mask of early ends, the grammar's and bans, token by token."""
     params = row.params
     result = logits.copy()
     for token in {*row.prompt, *row.output, *params.logit_bias}:
@@ -54,6 +54,11 @@ def penalized(logits: Logits, row: Row) -> Logits:
         for token in range(len(result)):
             if not int(row.allowed[token // 32]) >> token % 32 & 1:
                 result[token] = -np.inf
+    if len(row.output) < params.banned_until:
+        others = result.copy()
+        others[list(params.banned_tokens)] = -np.inf
+        if (others > -np.inf).any():
+            return others
     return result
 
 

@@ -80,7 +80,7 @@ def _penalized(logits: torch.Tensor, rows: Sequence[Row]) -> torch.Tensor:
     logits = logits.clone(memory_format=torch.contiguous_format)
     for i in edited:
         row, x = rows[i], logits[i].numpy()
-        penalize(x, row.params, row.prompt, row.output, row.eos_token_ids)
+        penalize(x, row.params, row.prompt, row.output, row.eos_token_ids, row.allowed)
         if row.allowed is not None:
             forbid(x, row.allowed)
     return logits

@@ -19,7 +19,7 @@ from dayzero.core.events import RequestId, TokenEvent
 from dayzero.core.sampling import SamplingParams
 from dayzero.core.spec import EngineConfig, EngineSpec
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
