@@ -231,6 +231,52 @@ def test_choices_of_one_prompt_compute_it_once():
     assert len({tuple(world.tokens(choice)) for choice in range(4)}) > 1
 
 
+@pytest.mark.parametrize(("num_kept", "hit"), [(None, 16), (11, 16), (10, 12), (2, 4), (0, 4)])
+def test_what_an_abort_does_not_keep_is_forgotten(num_kept, hit):
+    world = World(Setting(model=ENDLESS))
+    first = world.submit([1, 2, 3, 4, 5], max_tokens=40)
+    while len(world.tokens(first)) < 13:
+        world.step()
+    said = world.tokens(first)
+    world.engine.abort(first, num_kept)
+    world.drain()
+    again = world.submit([1, 2, 3, 4, 5, *said])
+    world.drain()
+    assert world.events[again][0].cached_tokens == hit
+
+
+def test_an_abort_forgets_nothing_that_another_request_holds():
+    world = World(Setting(model=ENDLESS))
+    first = world.submit([1, 2, 3, 4, 5], max_tokens=40)
+    while len(world.tokens(first)) < 13:
+        world.step()
+    other = world.submit([1, 2, 3, 4, 5, *world.tokens(first)], max_tokens=40)
+    world.step()
+    world.engine.abort(first, 0)
+    world.step()
+    world.scheduler.check()
+    world.engine.abort(other)
+    third = world.submit([1, 2, 3, 4, 5, *world.tokens(first)])
+    world.drain()
+    assert world.events[third][0].cached_tokens == 16
+
+
+def test_a_preempted_request_that_is_aborted_is_forgotten_too():
+    world = World(Setting(blocks=(6,), model=ENDLESS))
+    first = world.submit([1, 2, 3, 4, 5], max_tokens=15, priority=1)
+    while len(world.tokens(first)) < 8:
+        world.step()
+    said = world.tokens(first)
+    world.submit(list(range(1, 18)), max_tokens=2)
+    world.step()
+    assert world.report.load.waiting == 1
+    world.engine.abort(first, 0)
+    world.drain()
+    again = world.submit([1, 2, 3, 4, 5, *said])
+    world.drain()
+    assert world.events[again][0].cached_tokens == 4
+
+
 def test_who_waits_for_a_prefix_computes_it_when_its_producer_is_gone():
     world = World(Setting(max_step_tokens=8, model=ENDLESS))
     prompt = list(range(1, 22))

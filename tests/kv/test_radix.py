@@ -66,6 +66,19 @@ def test_a_second_copy_of_a_prefix_is_given_back_at_once():
     cache.check()
 
 
+def test_what_is_forgotten_is_free_unless_a_request_holds_it():
+    cache = PrefixCache(BlockPool(NUM_BLOCKS + 1))
+    cache.release(held(cache, [1, 2, 3, 4]))
+    again = cache.acquire(keys([1, 2, 3])[:3])
+    cache.forget(keys([1, 2, 3, 4, 5])[2:])
+    assert cache.match(keys([1, 2, 3, 4])) == 3
+    cache.release(again)
+    cache.forget(keys([1, 2, 3, 4])[1:])
+    assert cache.match(keys([1, 2, 3, 4])) == 1
+    assert cache.num_available == NUM_BLOCKS
+    cache.check()
+
+
 class CacheMachine(RuleBasedStateMachine):
     """Requests that hit, compute, publish and release agree with a brute-force model that knows the tokens.
 

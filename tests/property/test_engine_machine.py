@@ -39,7 +39,7 @@ class Traffic:
         if draw.random() < 0.8 and len(self.world.scheduler._requests) < 24:
             self.submit()
         if draw.random() < 0.05 and self.world.submits:
-            self.world.engine.abort(draw.choice(list(self.world.events)))
+            self.world.engine.abort(draw.choice(list(self.world.events)), draw.choice([None, 0, 3, 9]))
         self.world.clock.advance(0.01)
 
     def submit(self):

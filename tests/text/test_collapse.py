@@ -108,6 +108,51 @@ def test_a_run_is_doubted_from_its_second_token_until_it_breaks() -> None:
     assert clean == [1, 2, 2, 2, 5]
 
 
+def test_after_a_run_it_goes_on_from_the_first_of_it() -> None:
+    detector = CollapseDetector()
+    assert [detector.push(token, b"ing") for token in (1, 2, 2, 2)] == [None] * 4
+    found = detector.push(2, b"ing")
+    assert found is not None
+    assert (found.keep, found.bans, detector.num_clean) == (2, (2,), 2)
+    detector.resume()
+    assert [detector.push(2, b"ing") for _ in range(2)] == [None] * 2
+    assert detector.push(2, b"ing") == found
+
+
+def test_fences_in_a_run_that_was_dropped_were_never_there() -> None:
+    detector = CollapseDetector()
+    found = next(f for _ in range(99) if (f := detector.push(1, b"\n```x")) is not None)
+    assert found.keep == 1
+    detector.resume()
+    detector.push(2, b"\n")
+    copies = [(5 + n % 7, b" w%d" % (n % 7)) for n in range(400)]
+    found, count = next((f, n) for n, one in enumerate(copies, 1) if (f := detector.push(*one)) is not None)
+    assert found.tier == 1
+    assert count >= 8 * 7  # within the fence that the first one opened
+
+
+def test_after_copies_it_goes_on_from_all_of_them_and_waits_for_as_many_again() -> None:
+    detector = CollapseDetector()
+    ids = [n % 16 for n in range(400)]
+    taken = iter(ids)
+    found = next(f for token in taken if (f := detector.push(token, b" w%d" % token)) is not None)
+    assert (found.tier, found.keep) == (1, 0)
+    assert found.bans == tuple(dict.fromkeys((ids[detector.num_clean], 0)))
+    resumed_at = detector.num_clean
+    detector.resume()
+    again = next(f for token in taken if (f := detector.push(token, b" w%d" % token)) is not None)
+    assert again.keep >= resumed_at
+    assert detector.num_clean - resumed_at >= 48
+
+
+@pytest.mark.parametrize("period", [1, 7])
+def test_a_bound_output_loops_only_after_64_copies(period: int) -> None:
+    detector = CollapseDetector(is_bound=True)
+    count = next(n for n in range(1, 1000) if detector.push(n % period, b"ing%d" % (n % period)) is not None)
+    assert 64 * period <= count <= 64 * period + 8 + period
+    assert detector.num_clean == count
+
+
 def test_filler_is_never_held_back() -> None:
     detector = CollapseDetector()
     for n in range(1, 60):

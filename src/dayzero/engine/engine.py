@@ -71,9 +71,9 @@ class Engine:
                 return
         self._scheduler.add(request)
 
-    def abort(self, request_id: RequestId) -> None:
-        """End a request and free all it holds, at once. A no-op if it has ended."""
-        event = self._scheduler.abort(request_id)
+    def abort(self, request_id: RequestId, num_kept: int | None = None) -> None:
+        """End a request and free all it holds, at once. A no-op if it has ended. For `num_kept` see `Abort`."""
+        event = self._scheduler.abort(request_id, num_kept)
         if event is not None:
             self._events.append(event)
 

@@ -136,8 +136,8 @@ def _take(engine: Engine, message: ToEngine) -> bool:
             engine.submit(message)
         case Tokenizer(json):
             engine.learn(json)
-        case Abort(request_id):
-            engine.abort(request_id)
+        case Abort(request_id, num_kept):
+            engine.abort(request_id, num_kept)
         case Shutdown():
             return False
         case Start():

@@ -142,10 +142,18 @@ class Scheduler:
         if request.deadline_s is not None:
             self._next_deadline_s = min(self._next_deadline_s, request.deadline_s)
 
-    def abort(self, request_id: RequestId) -> TokenEvent | None:
-        """End a request now, also between `schedule` and `commit`. None if it has ended or never was."""
+    def abort(self, request_id: RequestId, num_kept: int | None = None) -> TokenEvent | None:
+        """End a request now, also between `schedule` and `commit`. None if it has ended or never was.
+
+        num_kept   output tokens that are worth having in the prefix cache; None: all are
+        """
         request = self._requests.get(request_id)
-        return None if request is None else self._end(request, FinishReason.ABORT)
+        if request is None:
+            return None
+        event = self._end(request, FinishReason.ABORT)
+        if num_kept is not None:
+            self._cache.forget(request.block_keys[(len(request.prompt) + num_kept) // self._cache.block_size :])
+        return event
 
     def wait_for_masks(self, timeout_s: float) -> None:
         """Give masks some time, all of them together; who waits for one longer sits out the next step.

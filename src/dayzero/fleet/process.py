@@ -110,7 +110,7 @@ class ProcessReplica:
         self._ready: asyncio.Future[EngineSpec] = self._loop.create_future()
         self._exited = asyncio.Event()
         self._mailboxes: dict[RequestId, Mailbox] = {}
-        self._unsent_aborts: deque[RequestId] = deque()  # at most one for each request that is with the engine
+        self._unsent_aborts: deque[Abort] = deque()  # at most two for each request that is with the engine
         self._load = Load()
         self._lost: InternalError | None = None
         self._write_tokenizer: Callable[[], str] | None = None
@@ -172,12 +172,12 @@ class ProcessReplica:
         finally:
             del self._mailboxes[submit.request_id]
             if not mailbox.is_finished:
-                self._abort(submit.request_id)
+                self._abort(Abort(submit.request_id))
 
-    async def abort(self, request_id: RequestId) -> None:
+    async def abort(self, request_id: RequestId, num_kept: int | None = None) -> None:
         """See `Replica.abort`."""
         if request_id in self._mailboxes:
-            self._abort(request_id)
+            self._abort(Abort(request_id, num_kept))
 
     async def close(self, *, deadline_s: float = 5.0) -> None:
         """End the child: ask it, at the deadline kill it. Idempotent."""
@@ -214,14 +214,14 @@ class ProcessReplica:
             self._on_broken(error)
             raise ReplicaLost(error.message) from None
 
-    def _abort(self, request_id: RequestId) -> None:
+    def _abort(self, abort: Abort) -> None:
         """Tell the engine now, or as soon as it reads again; a lost one need not be told."""
-        self._unsent_aborts.append(request_id)
+        self._unsent_aborts.append(abort)
         self._send_aborts()
 
     def _send_aborts(self) -> None:
         with contextlib.suppress(ReplicaLost):
-            while self._unsent_aborts and self._send(Abort(self._unsent_aborts[0])):
+            while self._unsent_aborts and self._send(self._unsent_aborts[0]):
                 self._unsent_aborts.popleft()
 
     def _on_message(self, message: FromEngine) -> None:

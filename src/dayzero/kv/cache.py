@@ -149,6 +149,11 @@ class KVCache:
         for cache, table in zip(self._caches, tables, strict=True):
             cache.release(table)
 
+    def forget(self, keys: Sequence[BlockKey]) -> None:
+        """Make unknown those of these prefixes whose blocks no request holds."""
+        for cache in self._caches:
+            cache.forget(keys)
+
     def check(self) -> None:
         """Raise AssertionError if an invariant is broken."""
         for cache in self._caches:

@@ -107,6 +107,14 @@ class PrefixCache:
             if self._pool.release(block) == 1 and block in self._keys:
                 self._idle[block] = None
 
+    def forget(self, keys: Iterable[BlockKey]) -> None:
+        """Make unknown those of these prefixes whose block no request holds."""
+        for key in keys:
+            block = self._blocks.get(key)
+            if block is not None and block in self._idle:
+                del self._blocks[key], self._keys[block], self._idle[block]
+                self._pool.release(block)
+
     def check(self) -> None:
         """Raise AssertionError if an invariant is broken."""
         self._pool.check()

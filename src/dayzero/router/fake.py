@@ -21,6 +21,7 @@ class FakeReplica:
     submits   what was asked, in order
     aborted   requests that ended early: their reader left, or `abort` was called
     running   requests in flight
+    kept      how much of an output each call of `abort` wanted to keep
     """
 
     def __init__(self, spec: EngineSpec, script: Script | None = None) -> None:
@@ -30,6 +31,7 @@ class FakeReplica:
         self.submits: list[Submit] = []
         self.aborted: list[RequestId] = []
         self.running: dict[RequestId, asyncio.Event] = {}
+        self.kept: dict[RequestId, int | None] = {}
         self._script = script or (lambda submit: hashed_tokens(submit, spec))
 
     async def generate(self, submit: Submit) -> AsyncIterator[TokenEvent]:
@@ -57,8 +59,9 @@ class FakeReplica:
             if not is_finished:
                 self.aborted.append(submit.request_id)
 
-    async def abort(self, request_id: RequestId) -> None:
+    async def abort(self, request_id: RequestId, num_kept: int | None = None) -> None:
         if request_id in self.running:
+            self.kept[request_id] = num_kept
             self.running[request_id].set()
 
     def die(self) -> None:

@@ -30,6 +30,6 @@ class Replica(Protocol):
         """
         ...
 
-    async def abort(self, request_id: RequestId) -> None:
-        """End the request with ABORT; a no-op after its terminal event."""
+    async def abort(self, request_id: RequestId, num_kept: int | None = None) -> None:
+        """End the request with ABORT; a no-op after its terminal event. For `num_kept` see `wire.messages.Abort`."""
         ...

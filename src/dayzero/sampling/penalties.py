@@ -1,4 +1,4 @@
-"""What a request does to its logits before anything is drawn: penalties, biases, ends that come too early, bans, a mask.
+"""What a request does to its logits before anything is drawn: penalties, biases, early ends, bans, a mask.
 
 Counts come from prompt and output as they stand, so a request that was preempted or resumed is treated alike.
 """

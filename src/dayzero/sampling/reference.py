@@ -54,12 +54,14 @@ def penalized(logits: Logits, row: Row) -> Logits:
         for token in range(len(result)):
             if not int(row.allowed[token // 32]) >> token % 32 & 1:
                 result[token] = -np.inf
-    if len(row.output) < params.banned_until:
-        others = result.copy()
-        others[list(params.banned_tokens)] = -np.inf
-        if (others > -np.inf).any():
-            return others
-    return result
+    return _without_banned(result, row)
+
+
+def _without_banned(logits: Logits, row: Row) -> Logits:
+    others = logits.copy()
+    if len(row.output) < row.params.banned_until:
+        others[list(row.params.banned_tokens)] = -np.inf
+    return others if (others > -np.inf).any() else logits
 
 
 def surviving(log_weights: Floats, row: Row) -> Mask:

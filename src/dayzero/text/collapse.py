@@ -15,7 +15,6 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-SUSPECT_RUN = 2  # from here on a run may become a collapse
 FRAGMENT_RUN = 4  # a piece of a word does not follow itself so often
 WORD_RUN = 12
 FILLER_COPIES = 64
@@ -37,21 +36,23 @@ class Collapse:
 
     tier    0: one token in a row; 1: a tail of copies
     keep    leading tokens of the output that are no part of the loop; of a run, its first token is kept
-    token   the first that went wrong
+    bans    the tokens without which it cannot go on: the one that would come next, and the first of a copy
     """
 
     tier: int
     keep: int
-    token: int
+    bans: tuple[int, ...]
 
 
 class CollapseDetector:
-    """Watches one output. `push` each token in order, up to the first finding.
+    """Watches one output. `push` each token in order, up to a finding; after one, `resume`.
 
+    is_bound    a grammar writes along, and what repeats may be its doing: every loop needs `FILLER_COPIES`
     num_clean   leading tokens that no open run makes doubtful: what may be shown. Runs of filler are not doubted
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_bound: bool = False) -> None:
+        self._is_bound = is_bound
         self._ids = array("I")
         self._spelt: list[bytes] = []
         self._dropped = 0  # tokens before the first one that is still held
@@ -59,23 +60,28 @@ class CollapseDetector:
         self._run_limit = 0
         self._line = b""  # the start of the line under way
         self._in_fence = False
+        self._at_run: tuple[bytes, bool] = (b"", False)  # the line and the fence after the run's first token
+        self._resumed_at = 0
         self.num_clean = 0
 
     def push(self, token: int, spelt: bytes) -> Collapse | None:
         """What this token, spelling these bytes, makes of the output."""
         ids = self._ids
-        if ids and ids[-1] == token:
-            self._run += 1
-        else:
-            self._run, self._run_limit = 1, run_limit(spelt.decode(errors="replace"))
+        is_run = bool(ids) and ids[-1] == token
         ids.append(token)
         self._spelt.append(spelt)
         self._read_lines(spelt)
         count = self._dropped + len(ids)
-        if self._run >= self._run_limit:
-            return Collapse(0, count - self._run + 1, token)
-        is_doubted = self._run >= SUSPECT_RUN and self._run_limit < FILLER_COPIES
-        self.num_clean = count - self._run + 1 if is_doubted else count
+        if not is_run:
+            self._run = 1
+            self._run_limit = FILLER_COPIES if self._is_bound else run_limit(spelt.decode(errors="replace"))
+            self._at_run = self._line, self._in_fence
+            self.num_clean = count
+        else:
+            self._run += 1
+            self.num_clean = count if self._run_limit >= FILLER_COPIES else count - self._run + 1
+            if self._run >= self._run_limit:
+                return Collapse(0, count - self._run + 1, (token,))
         if count % _NEAR_EVERY == 0:
             far = count % _FAR_EVERY == 0
             found = self._copies(_FAR_TOKENS if far else _NEAR_TOKENS)
@@ -84,9 +90,18 @@ class CollapseDetector:
             return found
         return None
 
+    def resume(self) -> None:
+        """Go on from `num_clean` tokens: those after it were dropped, and what was found does not count again."""
+        extra = self._dropped + len(self._ids) - self.num_clean
+        if extra:  # they are of a run, of which the first stays
+            del self._ids[-extra:], self._spelt[-extra:]
+            self._line, self._in_fence = self._at_run
+        self._run = 1
+        self._resumed_at = self.num_clean
+
     def _copies(self, window: int) -> Collapse | None:
         """The longest tail of enough copies within the last tokens."""
-        ids = self._ids[-window:]
+        ids = self._ids[-min(window, self._dropped + len(self._ids) - self._resumed_at) :]
         if len(ids) < MIN_TOKENS or not _recurs(ids):
             return None
         lengths = periods(ids[::-1])
@@ -97,11 +112,16 @@ class CollapseDetector:
         if length // period < self._copies_needed(length, period):
             return None
         start = len(self._ids) - length
-        return Collapse(1, self._dropped + start, self._ids[start])
+        bans = dict.fromkeys((self._ids[-period], self._ids[start]))
+        return Collapse(1, self._dropped + start, tuple(bans))
 
     def _copies_needed(self, length: int, period: int) -> int:
         copy = b"".join(self._spelt[-period:]).decode(errors="replace")
-        if is_filler(copy) or is_table(b"".join(self._spelt[-max(length, _PROBE_TOKENS) :]).decode(errors="replace")):
+        if (
+            self._is_bound
+            or is_filler(copy)
+            or is_table(b"".join(self._spelt[-max(length, _PROBE_TOKENS) :]).decode(errors="replace"))
+        ):
             return FILLER_COPIES
         return CODE_COPIES if self._in_fence else PROSE_COPIES
 

@@ -63,9 +63,13 @@ class Tokenizer(msgspec.Struct, frozen=True, tag="tokenizer"):
 
 
 class Abort(msgspec.Struct, frozen=True, tag="abort"):
-    """Free all that the request holds within one step."""
+    """Free all that the request holds within one step.
+
+    num_kept   output tokens, the committed ones among them, that are worth having in the prefix cache; None: all are
+    """
 
     request_id: RequestId
+    num_kept: int | None = None
 
 
 class Shutdown(msgspec.Struct, frozen=True, tag="shutdown"):
