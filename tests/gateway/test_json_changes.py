@@ -194,6 +194,14 @@ def test_arguments_of_calls_are_documents_too() -> None:
     assert changes.of_text(0, "", "stop") == b""
 
 
+def test_an_answer_that_is_calls_alone_has_no_text_to_be_judged() -> None:
+    changes = JsonChanges(JsonOutput(text=True, has_schema=True, calls=True))
+    for part in (CallStarted(0, "f"), CallArguments(0, "{}"), CallEnded(0, is_complete=True)):
+        changes.of_part(0, part)
+    assert changes.of_text(0, "", "stop") == b""
+    assert told(changes.of_text(1, "", "stop")) == {"changes": [], "complete": False, "valid": False}
+
+
 def test_a_long_document_costs_bytes_in_proportion() -> None:
     def num_bytes(num_pieces: int) -> int:
         changes = JsonChanges(ANY_JSON)

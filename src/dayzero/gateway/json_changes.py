@@ -70,15 +70,19 @@ class JsonChanges:
                 readings = self._calls[choice, index].push(text)
                 return b'{"tool_call":%d,"changes":%s}' % (index, written(readings)) if readings else b""
             case CallEnded(index, is_complete):
-                document = self._calls.pop((choice, index))
+                document = self._calls[choice, index]
                 readings = document.finish()
                 verdict = _JSON[is_complete and document.is_complete and not document.is_broken]
                 return b'{"tool_call":%d,"changes":%s,"complete":%s}' % (index, written(readings), verdict)
         return b""
 
     def of_text(self, choice: int, text: str, finish: str | None = None) -> bytes:
-        """What more of a choice's text changes. With its `finish`, that of a delta, what came of all of it."""
-        if not self._output.text:
+        """What more of a choice's text changes. With its `finish`, that of a delta, what came of all of it.
+
+        An answer that is calls alone has no text that anything could be said of.
+        """
+        is_calls_alone = not text and choice not in self._texts and (choice, 0) in self._calls
+        if not self._output.text or is_calls_alone:
             return b""
         document = self._texts.setdefault(choice, PartialJson())
         readings = document.push(text)

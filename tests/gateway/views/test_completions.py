@@ -188,6 +188,11 @@ def test_a_stream_tells_the_ids_of_its_prompt_once() -> None:
     assert ids == [*b"abc", EOS]
 
 
+def test_partial_json_behind_an_echoed_prompt_is_refused() -> None:
+    error = stand().complete(stream=True, echo=True, stream_options={"partial_json": True}).json()["error"]
+    assert "echo" in error["message"]
+
+
 def test_partial_json_of_plain_text_is_refused_with_what_to_do() -> None:
     error = stand().complete(stream=True, stream_options={"partial_json": True}).json()["error"]
     assert error["param"] == "stream_options.partial_json"

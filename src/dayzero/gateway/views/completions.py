@@ -142,6 +142,11 @@ class CompletionView:
 
 def check_request(request: CompletionRequest) -> None:
     """Check what completions add to the common fields."""
+    extras = request.stream_options
+    if request.echo and extras is not None and extras.partial_json:
+        raise RequestError(
+            "partial_json with echo", param="stream_options.partial_json", hint="the text is no JSON behind its prompt"
+        )
     if request.logprobs is not None and not 0 <= request.logprobs <= MAX_LOGPROBS:
         raise RequestError(
             f"logprobs out of range: {request.logprobs} (allowed: 0 to {MAX_LOGPROBS})", param="logprobs"
