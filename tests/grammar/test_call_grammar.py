@@ -3,8 +3,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from dayzero.errors import RequestError
 from dayzero.grammar.call_grammar import AnswerGrammar, CallGrammar, grammar_for
 from dayzero.grammar.format import Format
+from dayzero.grammar.formats.gemma4 import GEMMA4
 from dayzero.grammar.formats.pythonic import PYTHONIC
 from dayzero.grammar.formats.qwen3_coder import QWEN3_CODER
 from dayzero.grammar.formats.registry import FORMATS
@@ -226,3 +228,38 @@ def test_the_length_of_a_string_between_tags_is_bound() -> None:
     lengths = range(1, 7)
     accepted = [BytesVocabulary().accepts(source, written(QWEN3_CODER, [Call("f", {"a": "x" * n})])) for n in lengths]
     assert accepted == [2 <= n <= 4 for n in lengths]
+
+
+@pytest.mark.parametrize("found", [QWEN3_CODER, PYTHONIC, GEMMA4], ids=lambda found: found.name)
+@pytest.mark.parametrize(
+    ("parameters", "fitting", "others"),
+    [
+        ({"properties": {"a": {"$ref": "#/$defs/s"}}, "$defs": {"s": {"enum": ["x", "y"]}}}, {"a": "x"}, {"a": "z"}),
+        ({"$ref": "#/$defs/p", "$defs": {"p": {"properties": {"a": {"type": "integer"}}}}}, {"a": 1}, {"a": [1]}),
+        ({"properties": {"a": {"type": "integer"}}, "additionalProperties": True}, {"a": 1, "bc": "x"}, {"a": [1]}),
+        ({"properties": {"a": {"type": "string", "pattern": "^x|y$"}}}, {"a": "ay"}, {"a": "ax"}),
+        ({"properties": {"a": {"type": "string", "pattern": "^(a|[|)/])$"}}}, {"a": "|"}, {"a": "b"}),
+    ],
+)
+def test_arguments_that_stand_apart_are_bound_by_what_their_schema_says(
+    found: Format, parameters: dict[str, object], fitting: dict[str, object], others: dict[str, object]
+) -> None:
+    source = one_call(found, [Tool("f", parameters)])
+    assert BytesVocabulary().accepts(source, written(found, [Call("f", fitting)]))
+    assert not BytesVocabulary().accepts(source, written(found, [Call("f", others)]))
+
+
+@pytest.mark.parametrize("found", [QWEN3_CODER, PYTHONIC], ids=lambda found: found.name)
+@pytest.mark.parametrize(
+    ("parameters", "named"),
+    [
+        ({"properties": {"a": {}}, "anyOf": [{"required": ["a"]}]}, "anyOf"),
+        ({"properties": {"a": {}}, "minProperties": 1}, "minProperties"),
+        ({"properties": {"a": {}}, "required": ["b"]}, "requires"),
+        ({"properties": {" a>": {}}}, "name"),
+        ({"$ref": "#/$defs/lost"}, "lost"),
+    ],
+)
+def test_a_schema_that_cannot_be_bound_is_refused(found: Format, parameters: dict[str, object], named: str) -> None:
+    with pytest.raises(RequestError, match=named):
+        one_call(found, [Tool("f", parameters)])

@@ -36,7 +36,14 @@ PARAMETERS = {
         "either": {"anyOf": [{"type": "null"}, {"oneOf": [{"type": "object"}, {"type": "string"}]}]},
         "unit": {"enum": ["1", "2"]},
         "any": {},
-    }
+        "color": {"$ref": "#/$defs/color"},
+        "circle": {"anyOf": [{"$ref": "#/$defs/circle"}, {"$ref": "#/$defs/color"}, {"type": "null"}]},
+        "lost": {"$ref": "#/$defs/lost"},
+    },
+    "$defs": {
+        "color": {"type": "string", "enum": ["1"]},
+        "circle": {"anyOf": [{"$ref": "#/$defs/circle"}, {"$ref": "#/$defs/circle"}]},
+    },
 }
 
 
@@ -65,6 +72,7 @@ CASES = [
     (LINES, lines("text", "5") + "\n" + lines("count", "\n5\n"), {"text": "5", "count": 5}),
     (LINES, lines("count", "\nfive\n") + lines("any", "True"), {"count": "five", "any": True}),
     (LINES, lines("either", '{"a": [1]}') + lines("unit", "1"), {"either": {"a": [1]}, "unit": "1"}),
+    (LINES, lines("color", "1") + lines("circle", "2") + lines("lost", "3"), {"color": "1", "circle": "2", "lost": 3}),
     (LINES, lines("unknown", "5") + lines("count", "NaN"), {"unknown": "5", "count": "NaN"}),
     (LINES, lines("-n", "5") + lines('"q', "<b>"), {"-n": "5", '"q': "<b>"}),
     (PAIRS, "<arg_key>count</arg_key>\n<arg_value> 7 </arg_value>\n", {"count": 7}),

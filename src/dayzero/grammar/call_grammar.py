@@ -1,14 +1,17 @@
 """Grammars of answers with calls, of the same record of which the parser is made.
 
 What they accept, the parser reads as calls of the tools that are offered, with arguments that fit their schemas. They
-do not bind the `format` of strings that stand without quotes. Between tags and in Python's notation a schema that names
-properties takes no others, whatever it says of them.
+do not bind the `format` of strings that stand without quotes. Where arguments are not written as JSON, those that a
+schema does not name are taken only if it names none or says that there are others, and a schema that cannot be bound is
+refused by a RequestError that names the keyword.
 """
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
+from dayzero.errors import RequestError
 from dayzero.grammar.format import Format, Shape
 from dayzero.grammar.gemma_grammar import GemmaGrammar
 from dayzero.grammar.lark import NOTHING, Lark
@@ -26,13 +29,14 @@ from dayzero.grammar.subschema import (
     others_of,
     pattern_of,
     properties_of,
+    texts_of,
     words_of,
 )
 from dayzero.grammar.tagged_object import is_string_schema
 from dayzero.grammar.tools import Tool
 
-_ANY_KEY = r'/[^\s<>"=]{1,64}/'  # of arguments that a schema does not name
-_ANY_PYTHON_KEY = "/[A-Za-z_][A-Za-z0-9_]{0,63}/"
+_ANY_KEY = r'[^\s<>"=]{1,64}'  # of arguments that a schema does not name
+_PYTHON_NAME = r"[A-Za-z_][A-Za-z0-9_.-]{0,255}"
 
 _PYTHON_WORDS = (("boolean", '"True" | "False"'), ("null", '"None"'))
 
@@ -223,12 +227,17 @@ def _named(shape: Named, lark: Lark, tools: Sequence[Tool], parallel: bool) -> s
 def _tagged(shape: Tagged, lark: Lark, tools: Sequence[Tool], parallel: bool) -> str:
     def call(tool: Tool) -> str:
         pieces = [lark.literal(shape.begin + tool.name + shape.name_end), "WS?"]
+        names = []
         for name, schema, is_required in properties_of(tool.parameters):
+            if shape.tags.key_end in name or name != name.strip():
+                raise _cannot_say(name)
             pair = lark.rule(f"{_tagged_value(shape, lark, lark.literal(name), schema)} WS?")
             pieces.append(pair if is_required else f"{pair}?")
+            names.append(name)
         others = others_of(tool.parameters)
         if others is not None:
-            pieces.append(f"({_tagged_other(shape, lark, others)} WS?)*")
+            key = lark.word(_ANY_KEY, besides=names)
+            pieces.append(f"({_tagged_other(shape, lark, key, others)} WS?)*")
         return " ".join((*pieces, lark.literal(shape.tags.end)))
 
     any_call = lark.any_of([call(tool) for tool in tools])
@@ -240,30 +249,36 @@ def _tagged(shape: Tagged, lark: Lark, tools: Sequence[Tool], parallel: bool) ->
 def _tagged_value(shape: Tagged, lark: Lark, key: str, schema: Schema) -> str:
     """A key, which is written already, with its value between their tags."""
     tags = shape.tags
-    is_text = is_string_schema(schema)
+    is_text = is_string_schema(schema, schema)
     begin = next(begin for begin, says in tags.value_begins.items() if says in (None, is_text))
-    line = "\n" if tags.has_own_lines else ""
     # Between a key and its value white space means nothing, unless nothing else stands between them.
     opening = [lark.literal(tags.key_begin), key, lark.literal(tags.key_end)]
     opening += ["WS?", lark.literal(begin)] if begin else []
-    end = line + tags.value_end
-    words = words_of(schema)
-    if words is not None:
-        value = f"({' | '.join(lark.literal(line + word + end) for word in words)})"
-    elif is_text:
-        text = lark.text_until(end, marks=(tags.value_end,), length=length_of(schema), pattern=pattern_of(schema))
-        value = f"{lark.literal(line)} {text}" if line else text
+    if is_text:
+        value = lark.any_of([_tagged_text(shape, lark, one) for one in texts_of(schema, schema)])
     else:
         value = f"WS? {lark.schema(schema)} WS? {lark.literal(tags.value_end)}"
     return " ".join((*opening, value))
 
 
-def _tagged_other(shape: Tagged, lark: Lark, schema: Schema) -> str:
+def _tagged_text(shape: Tagged, lark: Lark, schema: Schema) -> str:
+    """A string up to the tag that ends it."""
+    tags = shape.tags
+    line = "\n" if tags.has_own_lines else ""
+    end = line + tags.value_end
+    words = words_of(schema)
+    if words is not None:
+        return " | ".join(lark.literal(line + word + end) for word in words)
+    text = lark.text_until(end, marks=(tags.value_end,), length=length_of(schema), pattern=pattern_of(schema))
+    return f"{lark.literal(line)} {text}" if line else text
+
+
+def _tagged_other(shape: Tagged, lark: Lark, key: str, schema: Schema) -> str:
     """A key that the tool's schema does not name; of a value of which it says nothing, the parser makes a string."""
-    text = _tagged_value(shape, lark, _ANY_KEY, schema or {"type": "string"})
+    text = _tagged_value(shape, lark, key, schema or {"type": "string"})
     if schema or False not in shape.tags.value_begins.values():
         return text
-    return lark.any_of([text, _tagged_value(shape, lark, _ANY_KEY, schema)])
+    return lark.any_of([text, _tagged_value(shape, lark, key, schema)])
 
 
 def _noted_call(lark: Lark, tool: Tool) -> str:
@@ -272,16 +287,21 @@ def _noted_call(lark: Lark, tool: Tool) -> str:
 
 def _python_call(lark: Lark, tool: Tool) -> str:
     """f(a=1, b="x"), arguments in the order of the schema."""
-    keys = [
-        (lark.rule(f"{lark.literal(name + '=')} {_python_value(lark, schema)}"), is_required)
-        for name, schema, is_required in properties_of(tool.parameters)
-    ]
-    listed = lark.listed(keys)
+    keys, names = [], []
+    for name, schema, is_required in properties_of(tool.parameters):
+        if re.fullmatch(_PYTHON_NAME, name) is None:
+            raise _cannot_say(name)
+        keys.append((lark.rule(f"{lark.literal(f'{name}=')} {_python_value(lark, schema)}"), is_required))
+        names.append(name)
     others = others_of(tool.parameters)
     if others is not None:
-        key = lark.rule(f'{_ANY_PYTHON_KEY} "=" {_python_value(lark, others)}')
-        listed = f'({key} ("," WS? {key})*)?'
-    return f'{lark.literal(tool.name + "(")} {listed} ")"'
+        key = lark.rule(f'{lark.word(_PYTHON_NAME, besides=names)} "=" {_python_value(lark, others)}')
+        keys.append((lark.rule(f'{key} ("," WS? {key})*'), False))
+    return f'{lark.literal(tool.name + "(")} {lark.listed(keys)} ")"'
+
+
+def _cannot_say(name: str) -> RequestError:
+    return RequestError(f"an argument has a name that calls of this model cannot say: {name[:64]}", param="tools")
 
 
 def _python_value(lark: Lark, schema: Schema) -> str:

@@ -1,7 +1,7 @@
 """The grammar of a call's arguments in gemma 4's notation, of the tool's schema.
 
-Arguments are written as the chat template writes those of earlier calls: keys sorted, no white space. A schema that
-names properties takes no others, whatever it says of them. What cannot be bound is refused; `format` is not bound.
+Arguments are written as the chat template writes those of earlier calls: keys sorted, no white space. `format` is not
+bound.
 """
 
 import json
@@ -11,10 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dayzero.errors import RequestError
 from dayzero.grammar.gemma_object import STRING_MARK
 from dayzero.grammar.lark import Lark
-from dayzero.grammar.subschema import Schema, length_of, pattern_of
+from dayzero.grammar.subschema import UNBOUND, Schema, cannot_bind, length_of, named_in, pattern_of, referred
 
 _BARE_KEY = re.compile(r"[\w.$-]+")
-_ANY_BARE_KEY = "/[A-Za-z_][A-Za-z0-9_.-]{0,63}/"
+_ANY_KEY = "[A-Za-z_][A-Za-z0-9_.-]{0,63}"  # that a schema does not name
+_ANNOTATIONS = frozenset({"title", "description", "default", "examples"})
 _KINDS = ("string", "number", "boolean", "null", "array", "object")
 _KEYWORDS_OF_KIND = {
     "object": {"properties", "required", "additionalProperties"},
@@ -25,14 +26,6 @@ _KEYWORDS_OF_KIND = {
 _WIDER = {"integer": "number"}
 _BESIDE_NO_REFERENCE = frozenset(
     {"type", "enum", "const", "anyOf", "oneOf", "allOf"}.union(*_KEYWORDS_OF_KIND.values())
-)
-_UNBOUND = frozenset(
-    {
-        *("not", "if", "then", "else", "$dynamicRef", "$recursiveRef"),
-        *("contains", "minContains", "maxContains", "prefixItems", "additionalItems", "unevaluatedItems"),
-        *("patternProperties", "propertyNames", "minProperties", "maxProperties", "unevaluatedProperties"),
-        *("dependentRequired", "dependentSchemas", "dependencies"),
-    }
 )
 
 
@@ -70,11 +63,11 @@ class GemmaGrammar:
         return self._lark.any_of([self._of_kind(kind, schema) for kind in kinds])
 
     def _check(self, schema: Schema) -> None:
-        unbound = sorted(_UNBOUND & schema.keys())
+        unbound = sorted(UNBOUND & schema.keys())
         unbound += ["uniqueItems"] if schema.get("uniqueItems") is True else []
         unbound += ["$ref beside others"] if "$ref" in schema and _BESIDE_NO_REFERENCE & schema.keys() else []
         if unbound:
-            raise _cannot_bind(unbound[0])
+            raise cannot_bind(unbound[0])
 
     def _alternatives(self, schema: Schema) -> list[object] | None:
         """What the schema comes to with each of its alternatives in turn; None if it has none."""
@@ -83,11 +76,11 @@ class GemmaGrammar:
             if not isinstance(given, Sequence):
                 continue
             rest = {key: value for key, value in schema.items() if key != keyword}
-            merged = [{**rest, **one} if isinstance(one, Mapping) else one for one in given]
+            merged = [_merged(rest, one) if isinstance(one, Mapping) else one for one in given]
             kinds = [_kinds_of(one) for one in merged]
             overlaps = sum(map(len, kinds)) > len({kind for each in kinds for kind in each})
             if (keyword == "allOf" and len(given) > 1) or (keyword == "oneOf" and overlaps):
-                raise _cannot_bind(keyword)
+                raise cannot_bind(keyword)
             return merged
         return None
 
@@ -115,47 +108,33 @@ class GemmaGrammar:
         return f'"[" ({item}{more}){"" if least else "?"} "]"'
 
     def _object(self, schema: Schema) -> str:
-        properties = schema.get("properties")
-        properties = properties if isinstance(properties, Mapping) else {}
-        required = schema.get("required")
-        required = required if isinstance(required, Sequence) else ()
-        if not set(required) <= properties.keys():
-            raise RequestError("a tool's schema requires what it does not describe", param="tools")
-        if not properties:
-            others = schema.get("additionalProperties", "properties" not in schema)
-            return self._lark.literal("{}") if others is False else self._open_object(self._value(others))
+        properties, required = named_in(schema)
+        others = schema.get("additionalProperties", "properties" not in schema)
         keys = [
-            (self._lark.rule(f"{self._key(name)} {self._value(properties[name])}"), name in required)
+            (self._pair(self._lark.literal(f"{_noted_key(name)}:"), properties[name]), name in required)
             for name in sorted(properties, key=str.lower)
+            if properties[name] is not False or name in required
         ]
-        written = self._lark.listed(keys, separator='","')
-        return f'"{{" {written} "}}"'
+        if others is not False:
+            pair = self._pair(f'{self._lark.word(_ANY_KEY, besides=properties)} ":"', others)
+            keys.append((self._lark.rule(f'{pair} ("," {pair})*'), False))
+        listed = self._lark.listed(keys, separator='","')
+        return f'"{{" {listed} "}}"'
 
-    def _key(self, name: str) -> str:
-        return self._lark.literal(f"{_noted_key(name)}:")
-
-    def _open_object(self, value: str) -> str:
-        pair = self._lark.rule(f'{_ANY_BARE_KEY} ":" {value}')
-        return f'"{{" ({pair} ("," {pair})*)? "}}"'
+    def _pair(self, key: str, schema: object) -> str:
+        return self._lark.rule(f"{key} {self._value(schema)}")
 
     def _anything(self) -> str:
-        def write(name: str) -> str:
-            plain = self._lark.schema({"type": ["number", "boolean", "null"]})
-            listed_values = f'"[" ({name} ("," {name})*)? "]"'
-            return f"{self._of_kind('string', {})} | {plain} | {listed_values} | {self._open_object(name)}"
+        return self._once("", lambda: " | ".join(self._of_kind(kind, {}) for kind in _KINDS))
 
-        return self._once("", write)
+    def _referred(self, reference: object) -> str:
+        return self._once(str(reference), lambda: self._value(referred(self._root, reference)))
 
-    def _referred(self, pointer: object) -> str:
-        if not isinstance(pointer, str) or not pointer.startswith("#"):
-            raise RequestError(f"not within the schema: {str(pointer)[:64]}", param="tools")
-        return self._once(pointer, lambda _: self._value(_found(self._root, pointer)))
-
-    def _once(self, key: str, write: Callable[[str], str]) -> str:
+    def _once(self, key: str, write: Callable[[], str]) -> str:
         """The name of a rule, which may refer to itself."""
         if key not in self._rules:
             self._rules[key] = self._lark.reserve()
-            self._lark.define(self._rules[key], write(self._rules[key]))
+            self._lark.define(self._rules[key], write())
         return self._rules[key]
 
     def _words(self, schema: Schema) -> str:
@@ -218,16 +197,16 @@ def _kind_of(value: object) -> str:
     return "object"
 
 
-def _found(root: Schema, pointer: str) -> object:
-    """What a reference points to."""
-    found: object = root
-    for place in pointer.removeprefix("#").split("/")[1:]:
-        key = place.replace("~1", "/").replace("~0", "~")
-        if not isinstance(found, Mapping) or key not in found:
-            raise RequestError(f"not within the schema: {pointer[:64]}", param="tools")
-        found = found[key]
-    return found
+def _merged(rest: Schema, alternative: Schema) -> Schema:
+    """Both at once."""
+    both: dict[str, object] = {**rest, **alternative}
+    for keyword in rest.keys() & alternative.keys() - _ANNOTATIONS:
+        if keyword == "required":
+            both[keyword] = [*_listed(rest[keyword]), *_listed(alternative[keyword])]
+        elif rest[keyword] != alternative[keyword]:
+            raise cannot_bind(keyword)
+    return both
 
 
-def _cannot_bind(keyword: str) -> RequestError:
-    return RequestError(f"a tool's schema has what calls of this model cannot be bound to: {keyword}", param="tools")
+def _listed(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else ()

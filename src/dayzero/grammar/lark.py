@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 MAX_SPACES = 8  # of white space in one place: models under a grammar can go on with it forever
 NOTHING = '""'
@@ -49,6 +49,11 @@ class Lark:
     def nested(self, lark: str) -> str:
         """What another grammar of this kind derives."""
         return self.rule(f"%lark {{\n{lark}\n}}")
+
+    def word(self, pattern: str, *, besides: Iterable[str]) -> str:
+        """What matches the regular expression whole, but none of these."""
+        others = "|".join(_escaped(word) for word in besides)
+        return self._define(f"WORD{len(self._rules)}", f"/{pattern}/ & ~/({others})/" if others else f"/{pattern}/")
 
     def text(self, *, besides: str = "", marks: Sequence[str] = ()) -> str:
         """Any text that holds none of `marks`, and whose first character that is no space is none of `besides`."""
@@ -129,14 +134,28 @@ def _text(besides: str) -> str:
 
 
 def _anywhere(pattern: str) -> str:
-    """A text with a match of the pattern in it. Anchors count at its ends; within it, llguidance refuses them."""
-    begins, ends = pattern.startswith("^"), pattern.endswith("$") and not pattern.endswith(r"\$")
-    inner = pattern[begins : len(pattern) - ends]
-    if "|" in inner and (begins or ends):
-        begins = ends = False  # they may belong to one of the alternatives
-        inner = pattern
-    inner = re.sub(r"(?<!\\)/", r"\/", inner).replace("\n", r"\n")
-    return f"{'' if begins else '(?s:.*)'}({inner}){'' if ends else '(?s:.*)'}"
+    """A text with a match of the pattern in it. Anchors count at the ends of its alternatives; elsewhere llguidance
+    refuses them."""
+    found = []
+    for alternative in _alternatives(pattern):
+        begins = alternative.startswith("^")
+        ends = alternative.endswith("$") and not re.search(r"(?<!\\)(\\\\)*\\\$$", alternative)
+        inner = alternative[begins : len(alternative) - ends].replace("\n", r"\n")
+        inner = re.sub(r"(?s)(\\.)|/", lambda match: match[1] or r"\/", inner)
+        found.append(f"{'' if begins else '(?s:.*)'}({inner}){'' if ends else '(?s:.*)'}")
+    return "|".join(found) if len(found) == 1 else f"({'|'.join(found)})"
+
+
+def _alternatives(pattern: str) -> list[str]:
+    """What stands between bars that are in no group and no class."""
+    found, depth = [""], 0
+    for piece in re.findall(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", pattern, re.DOTALL):
+        depth += (piece == "(") - (piece == ")")
+        if piece == "|" and depth == 0:
+            found.append("")
+        else:
+            found[-1] += piece
+    return found
 
 
 def _escaped(text: str) -> str:

@@ -3,9 +3,24 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
+from dayzero.errors import RequestError
+
 Schema = Mapping[str, object]
 
+# Keywords that nothing but a JSON Schema as a whole can be bound to.
+UNBOUND = frozenset(
+    {
+        *("not", "if", "then", "else", "$dynamicRef", "$recursiveRef"),
+        *("contains", "minContains", "maxContains", "prefixItems", "additionalItems", "unevaluatedItems"),
+        *("patternProperties", "propertyNames", "minProperties", "maxProperties", "unevaluatedProperties"),
+        *("dependentRequired", "dependentSchemas", "dependencies"),
+    }
+)
 _ROOT = "#/$defs/root"
+
+
+def cannot_bind(keyword: str) -> RequestError:
+    return RequestError(f"a tool's schema has what calls of this model cannot be bound to: {keyword}", param="tools")
 
 
 def arguments_schema(parameters: Schema) -> Schema:
@@ -14,31 +29,99 @@ def arguments_schema(parameters: Schema) -> Schema:
 
 
 def properties_of(parameters: Schema) -> Iterator[tuple[str, Schema, bool]]:
-    """Each property that the schema names: its name, its schema, which stands alone, and whether it is required."""
-    properties = parameters.get("properties")
-    required = parameters.get("required")
-    if not isinstance(properties, Mapping):
-        return
+    """Each property that the schema names: its name, its schema, which stands alone, and whether it is required.
+
+    Raises RequestError, naming the keyword, if the schema says more of arguments than that.
+    """
+    described, place = _described(parameters)
+    for keyword in sorted((UNBOUND | {"anyOf", "oneOf", "allOf", "enum", "const"}) & described.keys()):
+        raise cannot_bind(keyword)
+    properties, required = named_in(described)
     for name, schema in properties.items():
-        is_required = isinstance(required, Sequence) and name in required
-        place = name.replace("~", "~0").replace("/", "~1")
-        yield name, _alone(parameters, f"properties/{place}", schema), is_required
+        escaped = name.replace("~", "~0").replace("/", "~1")
+        yield name, _alone(parameters, f"{place}properties/{escaped}", schema), name in required
 
 
 def others_of(parameters: Schema) -> Schema | None:
-    """The schema of properties that a schema leaves open; None if it names its own, or allows none."""
-    others = parameters.get("additionalProperties")
-    if "properties" in parameters or others is False:
+    """The schema of properties that a schema does not name. None if there are none: where it names some, it must say
+    that there are others."""
+    described, place = _described(parameters)
+    others = described.get("additionalProperties", "properties" not in described)
+    if others is False:
         return None
-    return _alone(parameters, "additionalProperties", others) if isinstance(others, Mapping) else {}
+    return _alone(parameters, f"{place}additionalProperties", others) if isinstance(others, Mapping) else {}
+
+
+def named_in(schema: Schema) -> tuple[Mapping[str, object], frozenset[str]]:
+    """The properties of an object's schema, and which of them it requires."""
+    properties, required = schema.get("properties"), schema.get("required")
+    properties = properties if isinstance(properties, Mapping) else {}
+    required = frozenset(required) if isinstance(required, Sequence) else frozenset()
+    if not required <= properties.keys():
+        raise RequestError("a tool's schema requires what it does not describe", param="tools")
+    return properties, required
+
+
+def referred(root: Schema, reference: object) -> object:
+    """What stands where a reference points, within the schema. Raises RequestError if that is nothing."""
+    found: object = root
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        raise RequestError(f"not within the schema: {str(reference)[:64]}", param="tools")
+    for place in reference[1:].split("/")[1:]:
+        key = place.replace("~1", "/").replace("~0", "~")
+        if not isinstance(found, Mapping) or key not in found:
+            raise RequestError(f"not within the schema: {reference[:64]}", param="tools")
+        found = found[key]
+    return found
+
+
+def followed(root: Schema, schema: object, seen: set[str]) -> Schema | None:
+    """What a reference comes to in the end, and any other schema itself.
+
+    None for one that says nothing, and for a reference in `seen`, to which those on the way are added: schemas refer to
+    each other in circles. Raises RequestError for a reference that leads nowhere.
+    """
+    while isinstance(schema, Mapping) and "$ref" in schema:
+        reference = schema["$ref"]
+        target = referred(root, reference)
+        if str(reference) in seen:
+            return None
+        seen.add(str(reference))
+        schema = target
+    return schema if isinstance(schema, Mapping) else None
+
+
+def texts_of(root: Schema, schema: object) -> list[Schema]:
+    """The schemas of the strings that fit a schema, one for each of its alternatives."""
+    found: list[Schema] = []
+    seen: set[str] = set()
+    waiting = [schema]
+    while waiting:
+        one = followed(root, waiting.pop(0), seen)
+        if one is None:
+            continue
+        keyword = next((name for name in ("anyOf", "oneOf", "allOf") if _listed(one.get(name))), "")
+        alternatives = _listed(one.get(keyword))
+        if keyword == "allOf" and len(alternatives) > 1:
+            raise cannot_bind("allOf")
+        if keyword:
+            rest = {key: value for key, value in one.items() if key != keyword}
+            given = [followed(root, alternative, seen) for alternative in alternatives]
+            waiting += [{**rest, **alternative} for alternative in given if alternative is not None]
+        elif one.get("type", "string") == "string" or "string" in _listed(one.get("type")):
+            found.append(one)
+    return found
 
 
 def words_of(schema: Schema) -> list[str] | None:
-    """The strings of which a value must be one; None if it may be others, or none."""
+    """The strings of which one must be one; None if it may be others."""
     values = schema["enum"] if "enum" in schema else [schema["const"]] if "const" in schema else None
-    if not isinstance(values, Sequence) or not all(isinstance(value, str) for value in values):
+    if not isinstance(values, Sequence):
         return None
-    return [str(value) for value in values]
+    words = [value for value in values if isinstance(value, str)]
+    if not words:
+        raise RequestError("a tool's schema that nothing fits", param="tools")
+    return words
 
 
 def length_of(schema: Schema) -> tuple[int, int | None]:
@@ -53,13 +136,30 @@ def pattern_of(schema: Schema) -> str:
     return pattern if isinstance(pattern, str) else ""
 
 
+def _described(parameters: Schema) -> tuple[Schema, str]:
+    """The schema that describes the arguments, and where in `parameters` it stands."""
+    if "$ref" not in parameters:
+        return parameters, ""
+    target = referred(parameters, parameters["$ref"])
+    if not isinstance(target, Mapping) or "$ref" in target:
+        raise cannot_bind("$ref")
+    return target, f"{str(parameters['$ref']).removeprefix('#').removeprefix('/')}/"
+
+
 def _alone(parameters: Schema, place: str, schema: object) -> Schema:
     """The schema at this place, with all that it refers to."""
     if not isinstance(schema, Mapping):
         return {} if schema is not False else {"not": {}}
+    schema = followed(parameters, schema, set())
+    if schema is None:
+        raise cannot_bind("$ref")
     if not _has_references(schema):
         return schema
     return {"$ref": f"{_ROOT}/{place}", "$defs": {"root": _moved(parameters)}}
+
+
+def _listed(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else ()
 
 
 def _has_references(schema: Schema) -> bool:

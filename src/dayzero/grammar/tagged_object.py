@@ -15,7 +15,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from dayzero.errors import RequestError
 from dayzero.grammar.json_object import JsonObject
+from dayzero.grammar.subschema import followed
 
 MAX_KEY = 512  # characters; longer ones are no keys
 MAX_SCHEMA_DEPTH = 8  # of alternatives within alternatives; deeper ones say nothing of a type
@@ -102,17 +104,23 @@ class TaggedObject:
 
     def _key(self, key: str, is_string: bool | None) -> str:
         if is_string is None:
-            is_string = is_string_schema(self._schema_of(key))
+            is_string = is_string_schema(self._parameters, self._schema_of(key))
         self._value = _String(self._tags) if is_string else _Other(self._tags)
         self._num_keys += 1
         return f'{"{" if self._num_keys == 1 else ", "}"{_escaped(key)}": '
 
     def _schema_of(self, key: str) -> object:
         """The schema of a value; of one that the tool's schema does not know, that of a string."""
-        properties = self._parameters.get("properties")
+        described = self._parameters
+        if "$ref" in described:
+            try:
+                described = followed(described, described, set()) or {}
+            except RequestError:
+                described = {}
+        properties = described.get("properties")
         if isinstance(properties, Mapping) and key in properties:
             return properties[key]
-        others = self._parameters.get("additionalProperties")
+        others = described.get("additionalProperties")
         return others if isinstance(others, Mapping) and others else {"type": "string"}
 
     def _wait(self, text: str, at: int, expected: Iterable[str]) -> Read | None:
@@ -198,24 +206,26 @@ class _Other:
         return word
 
 
-def is_string_schema(schema: object) -> bool:
-    """Whether a value of this schema stands between its tags as it is, without quotes."""
-    return _type_of(schema, 0) == "string"
+def is_string_schema(root: Mapping[str, object], schema: object) -> bool:
+    """Whether a value of this schema stands between its tags as it is, without quotes. References point into `root`."""
+    return _type_of(root, schema, 0, set()) == "string"
 
 
-def _type_of(schema: object, depth: int) -> str | None:
+def _type_of(root: Mapping[str, object], schema: object, depth: int, seen: set[str]) -> str | None:
     """The first type that the schema allows besides null, or `None` if it says none."""
-    if not isinstance(schema, Mapping) or depth > MAX_SCHEMA_DEPTH:
+    try:
+        found = followed(root, schema, seen)
+    except RequestError:
         return None
-    kinds = schema.get("type")
+    if found is None or depth > MAX_SCHEMA_DEPTH:
+        return None
+    kinds = found.get("type")
     candidates = [kinds] if isinstance(kinds, str) else list(kinds) if isinstance(kinds, Sequence) else []
-    for alternatives in (schema.get("anyOf"), schema.get("oneOf"), schema.get("allOf")):
+    for alternatives in (found.get("anyOf"), found.get("oneOf"), found.get("allOf")):
         if not candidates and isinstance(alternatives, Sequence):
-            candidates = [_type_of(alternative, depth + 1) for alternative in alternatives]
-    values = (
-        schema["enum"] if isinstance(schema.get("enum"), Sequence) else [schema["const"]] if "const" in schema else []
-    )
-    if not candidates and values and all(isinstance(value, str) for value in values):
+            candidates = [_type_of(root, alternative, depth + 1, seen) for alternative in alternatives]
+    values = found.get("enum", [found["const"]] if "const" in found else [])
+    if not candidates and isinstance(values, Sequence) and values and all(isinstance(value, str) for value in values):
         return "string"
     return next((kind for kind in candidates if isinstance(kind, str) and kind != "null"), None)
 
