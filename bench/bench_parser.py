@@ -24,13 +24,16 @@ from dayzero.core.spec import EngineConfig, FakeModel
 from dayzero.engine.fake import build_fake_engine
 from dayzero.gateway.admission import Admission
 from dayzero.gateway.config import GatewayConfig
+from dayzero.gateway.constrain import Constrainer
+from dayzero.gateway.fields import terms_of
 from dayzero.gateway.generate import Generator
 from dayzero.gateway.metrics import Metrics
 from dayzero.gateway.reading import Reader
 from dayzero.gateway.service import TextService
 from dayzero.gateway.stream import ChoiceStream, StreamRules
 from dayzero.gateway.tools import tool_use
-from dayzero.gateway.views.chat import ChatFormat
+from dayzero.gateway.views.chat import ChatFormat, ChatRequest
+from dayzero.grammar.gate import Gate
 from dayzero.router.fake import FakeReplica
 from dayzero.text.detokenizer import Detokenizer
 from dayzero.text.tokenizer import Tokenizer
@@ -51,6 +54,7 @@ def text_service(tokenizer: Tokenizer) -> TextService:
         defaults=GenerationDefaults(),
         admission=admission,
         generator=Generator(replica, tokenizer, metrics, clock),
+        constrainer=Constrainer(spec, Gate(tokenizer.to_json, spec.vocab_size, spec.eos_token_ids)),
         clock=clock,
         secret=b"bench",
     )
@@ -60,17 +64,11 @@ def chat(service: TextService, output: Output) -> Measure:
     """The events of a streamed answer, one token after the other."""
     use = tool_use(TOOLS, "auto", None, service.config.limits)
     reading = Reader(output.format, service.tokenizer).reading(use, ())
+    terms = terms_of(ChatRequest(messages=[]), service.config.limits)
 
     def measure(tokens: Sequence[int]) -> None:
         stream = ChoiceStream(0, service.tokenizer, StreamRules(reading=reading))
-        form = ChatFormat(
-            service,
-            num_choices=1,
-            include_usage=False,
-            is_scored=False,
-            shows_reasoning=True,
-            prompt_token_ids=None,
-        )
+        form = ChatFormat(service, terms, is_scored=False)
         last = len(tokens) - 1
         for i, token in enumerate(tokens):
             delta = stream.push(TokenEvent(0, [token], finish=FinishReason.LENGTH if i == last else None))

@@ -120,12 +120,17 @@ async def _serve(
             config, replica, tokenizer, renderer=renderer, defaults=checkpoint.generation, tool_format=tool_format
         )
         port = listener.getsockname()[1]
-        await serve_http(
-            gateway,
-            config,
-            listener,
-            on_started=lambda: announce(replica.spec, config.served_model_name, url_of(config.host, port), tool_format),
-        )
+        try:
+            await serve_http(
+                gateway,
+                config,
+                listener,
+                on_started=lambda: announce(
+                    replica.spec, config.served_model_name, url_of(config.host, port), tool_format
+                ),
+            )
+        finally:
+            await gateway.close()
     finally:
         if renderer is not None:
             await renderer.close()

@@ -44,6 +44,7 @@ class Binding:
         self.allowed: Mask | None = None
         self.broken: Broken | None = None
         self._constraint = constraint
+        self._after_tokens = frozenset(constraint.after_tokens)
         self._binder = binder
         self._matcher: Matcher | None = None
         self._num_slow = 0
@@ -58,7 +59,9 @@ class Binding:
         return self._ready.wait(timeout_s)
 
     def advance(self, tokens: Sequence[int]) -> None:
-        """The output has gained these."""
+        """The output has gained these. Where none of them switches a grammar on, that is no work for a thread."""
+        if self._matcher is None and self._after_tokens.isdisjoint(tokens):
+            return
         self._ready.clear()
         self._binder.follow(lambda: self._do(lambda: self._follow(tokens)))
 
@@ -88,7 +91,7 @@ class Binding:
     def _follow(self, tokens: Sequence[int]) -> None:
         for token in tokens:
             if self._matcher is None:
-                if token in self._constraint.after_tokens:
+                if token in self._after_tokens:
                     self._switch_on()
             elif not self._matcher.take([token]):
                 self.broken = TOO_MUCH

@@ -1,7 +1,6 @@
 """The composition of one gateway: routes, what is around them, and what they share."""
 
-import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from fastapi import FastAPI
@@ -17,6 +16,7 @@ from dayzero.clock import Clock, SystemClock
 from dayzero.gateway import exchange, openapi
 from dayzero.gateway.admission import Admission
 from dayzero.gateway.config import GatewayConfig
+from dayzero.gateway.constrain import Constrainer, GrammarGate
 from dayzero.gateway.errors import reply_to
 from dayzero.gateway.generate import Generator
 from dayzero.gateway.metrics import Metrics
@@ -29,6 +29,7 @@ from dayzero.gateway.views.health import HealthView, MetricsView, ReadyView, Ver
 from dayzero.gateway.views.models import ModelsView, ModelView
 from dayzero.gateway.views.tokens import DetokenizeView, TokenizeView
 from dayzero.grammar.format import Format
+from dayzero.grammar.gate import Gate
 from dayzero.router.replica import Replica
 from dayzero.text.tokenizer import Tokenizer
 from dayzero.version import __version__
@@ -39,11 +40,13 @@ class Gateway:
     """An ASGI application, and the admission that a server drains.
 
     routes   path and method of everything that is served, /openapi.json included
+    close    ends the processes that it started
     """
 
     app: ASGIApp
     admission: Admission
     routes: tuple[tuple[str, str], ...]
+    close: Callable[[], Awaitable[None]]
 
 
 def create_app(
@@ -54,18 +57,20 @@ def create_app(
     renderer: ChatRenderer | None,
     defaults: GenerationDefaults,
     tool_format: Format | None = None,
-    secret: bytes | None = None,
+    gate: GrammarGate | None = None,
     clock: Clock | None = None,
 ) -> Gateway:
     """Build a gateway in front of a replica that has started.
 
     renderer     the model's chat template; None: it has none, and chat is refused
     tool_format  how the model writes reasoning and calls; None: it writes text
-    secret       of the deployment, for the prefix-cache salts; None: drawn, so no other process shares a prefix
+    gate         what tries grammars; None: one of its own, in confined processes
     """
     clock = clock or SystemClock()
     admission = Admission(config.max_in_flight)
     metrics = Metrics(lambda: replica.load, admission)
+    spec = replica.spec
+    gate = gate or Gate(tokenizer.to_json, spec.vocab_size, spec.eos_token_ids)
     service = TextService(
         config=config,
         replica=replica,
@@ -73,8 +78,9 @@ def create_app(
         defaults=defaults,
         admission=admission,
         generator=Generator(replica, tokenizer, metrics, clock),
+        constrainer=Constrainer(spec, gate),
         clock=clock,
-        secret=secret or secrets.token_bytes(32),
+        secret=config.cache_secret,
     )
     endpoints = _endpoints(service, ChatEncoder(service, renderer), Reader(tool_format, tokenizer), metrics)
     api = _routed(endpoints)
@@ -97,7 +103,7 @@ def create_app(
             ],
         )
     routes = tuple((route.path, method) for route in api.routes for method in sorted(route.methods))  # type: ignore[attr-defined]
-    return Gateway(Exchanges(app, clock, metrics), admission, routes)
+    return Gateway(Exchanges(app, clock, metrics), admission, routes, gate.close)
 
 
 def _endpoints(

@@ -1,5 +1,6 @@
 """What the gateway is told: frozen values, printed at start-up except for the keys."""
 
+import secrets
 from dataclasses import dataclass, field
 
 from dayzero.errors import ConfigError
@@ -49,6 +50,7 @@ class GatewayConfig:
     keep_alive_s        silence after which a stream gets a comment
     drain_timeout_s     how long streams may go on after SIGTERM
     strict              an unknown field is an error instead of a response header
+    cache_secret        of the deployment, for the prefix-cache salts; drawn, so that no other process shares a prefix
     """
 
     served_model_name: str
@@ -63,6 +65,7 @@ class GatewayConfig:
     write_timeout_s: float = 60.0
     keep_alive_s: float = 15.0
     drain_timeout_s: float = 30.0
+    cache_secret: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
     limits: Limits = Limits()
 
     def __post_init__(self) -> None:

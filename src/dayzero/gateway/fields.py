@@ -6,6 +6,7 @@ A value is the request's, else the checkpoint's generation_config.json, else Ope
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -20,13 +21,7 @@ _SEED_LOW = -(2**63)
 NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "allowed_token_ids": (),
     "bad_words": ([],),
-    "guided_choice": (),
-    "guided_grammar": (),
-    "guided_json": (),
-    "guided_regex": (),
     "prompt_logprobs": (),
-    "response_format": ({"type": "text"},),
-    "structured_outputs": (),
     "truncate_prompt_tokens": (),
 }
 HARMLESS = frozenset(
@@ -64,6 +59,8 @@ class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
     priority          lower runs first
     cache_salt        splits the caller's own prefix cache further; it can never reach another caller's
     return_token_ids  add the ids of prompt and output to the answer
+
+    The fields of what the text shall be, `response_format` to `guided_grammar`, are read by `gateway.structured`.
     """
 
     model: str | None = None
@@ -89,6 +86,12 @@ class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
     include_stop_str_in_output: bool | None = None
     skip_special_tokens: bool | None = None
     return_token_ids: bool | None = None
+    response_format: dict[str, Any] | None = None
+    structured_outputs: dict[str, Any] | None = None
+    guided_json: str | dict[str, Any] | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

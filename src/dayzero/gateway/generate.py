@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from dayzero.clock import Clock
+from dayzero.core.constraint import Constraint
 from dayzero.core.sampling import SamplingParams
 from dayzero.errors import InternalError
 from dayzero.gateway.errors import DeadlinePassed, root_cause
@@ -39,6 +40,7 @@ class Work:
     """One API request, ready to run: every prompt gets `num_choices` choices.
 
     received_s   on the gateway's clock
+    constraint   what binds every output
     """
 
     prompts: Sequence[Prompt]
@@ -49,6 +51,7 @@ class Work:
     priority: int
     received_s: float
     deadline_s: float
+    constraint: Constraint | None = None
 
     @property
     def prompt_tokens(self) -> int:
@@ -138,6 +141,7 @@ class Generator:
             priority=work.priority,
             deadline_s=work.deadline_s,
             choice=choice,
+            constraint=work.constraint,
         )
 
 

@@ -1,10 +1,9 @@
 """How the outputs of a request are read: by which format, for which tools, and where they begin."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dayzero.errors import RequestError
-from dayzero.gateway.errors import UnsupportedParameter
 from dayzero.gateway.tools import ToolUse
 from dayzero.grammar.format import Format
 from dayzero.grammar.parser import Parser, parser_for
@@ -20,6 +19,7 @@ class Reading:
     """What every choice of a request is parsed by.
 
     marker_of   the format's markers that are one token of this vocabulary, by its id
+    token_ids   of these, and of what the model must never write
     """
 
     format: Format
@@ -28,6 +28,7 @@ class Reading:
     parallel: bool
     starts_in_reasoning: bool
     marker_of: Mapping[int, Marker]
+    token_ids: Mapping[str, int] = field(default_factory=dict)
 
     def parser(self) -> Parser:
         """A new one, for one choice."""
@@ -47,13 +48,14 @@ class Reader:
     def __init__(self, format: Format | None, tokenizer: Tokenizer) -> None:  # noqa: A002 - the word everywhere
         self._format = format
         self._tokenizer = tokenizer
+        markup = tokenizer.markup
         markers = () if format is None else format.markers
-        self._marker_of = {tokenizer.markup[marker]: Marker(marker) for marker in markers if marker in tokenizer.markup}
+        strings = () if format is None else (*markers, *format.forbidden)
+        self._marker_of = {markup[marker]: Marker(marker) for marker in markers if marker in markup}
+        self._token_ids = {string: markup[string] for string in strings if string in markup}
 
     def check(self, use: ToolUse) -> None:
-        """Refuse tools that nobody here knows how to call, and what is not enforced."""
-        if use.must_call:
-            raise UnsupportedParameter("tool_choice")
+        """Refuse tools that nobody here knows how to call."""
         if use.tools and use.mode != "none" and self._format is None:
             raise RequestError(
                 "this model's chat template has no tools",
@@ -72,6 +74,7 @@ class Reader:
             calls="ignore" if not use.tools else "suppress" if use.mode == "none" else "parse",
             starts_in_reasoning=self._opens_reasoning(prompt),
             marker_of=self._marker_of,
+            token_ids=self._token_ids,
         )
 
     def _opens_reasoning(self, prompt: Sequence[int]) -> bool:

@@ -11,12 +11,14 @@ from starlette.types import Receive, Scope, Send
 
 from dayzero.checkpoint.config import GenerationDefaults
 from dayzero.clock import Clock
+from dayzero.core.constraint import Constraint
 from dayzero.errors import ReplicaLost, RequestError, UnknownModel
 from dayzero.gateway import exchange
 from dayzero.gateway.admission import Admission
 from dayzero.gateway.answer import Format, answer_stream, answer_whole
 from dayzero.gateway.aside import aside
 from dayzero.gateway.config import GatewayConfig
+from dayzero.gateway.constrain import Constrainer
 from dayzero.gateway.fields import GenerationFields, Terms
 from dayzero.gateway.generate import Generator, Prompt, Work
 from dayzero.gateway.parse import FieldRules, parse_object, read_body, to_struct
@@ -47,6 +49,7 @@ class TextService:
     defaults: GenerationDefaults
     admission: Admission
     generator: Generator
+    constrainer: Constrainer
     clock: Clock
     secret: bytes
 
@@ -80,6 +83,8 @@ class TextService:
         rules: StreamRules,
         form: Format,
         connection: tuple[Scope, Receive, Send],
+        *,
+        constraint: Constraint | None,
     ) -> None:
         """Generate and answer, as a stream or at once."""
         if not self.replica.is_alive:
@@ -90,6 +95,7 @@ class TextService:
             prompts=prompts,
             num_choices=terms.num_choices,
             rules=rules,
+            constraint=constraint,
             salt=derive_salt(self.secret, this.tenant, check_salt(fields.cache_salt)),
             tenant=this.tenant,
             priority=fields.priority or 0,

@@ -34,6 +34,7 @@ from dayzero.grammar.subschema import (
 )
 from dayzero.grammar.tagged_object import is_string_schema
 from dayzero.grammar.tools import Tool
+from dayzero.grammar.wanted import Wanted
 
 _ANY_KEY = r'[^\s<>"=]{1,64}'  # of arguments that a schema does not name
 _PYTHON_NAME = r"[A-Za-z_][A-Za-z0-9_.-]{0,255}"
@@ -50,6 +51,10 @@ class AnswerGrammar(Protocol):
 
     def text_and_calls(self, *, starts_in_reasoning: bool) -> str:
         """Any answer, in which calls are as they should be."""
+        ...
+
+    def wanted_or_calls(self, wanted: Wanted, *, starts_in_reasoning: bool) -> str:
+        """An answer that is what was wanted, or calls if there are tools, behind what the model thinks."""
         ...
 
 
@@ -70,7 +75,7 @@ def grammar_for(
 class CallGrammar:
     """The grammars of calls in one format, as llguidance's source.
 
-    tools       that may be called, at least one; arguments fit their schemas
+    tools       that may be called; arguments fit their schemas. None: only `wanted_or_calls` has a meaning
     parallel    False: one call in an answer
     token_ids   of the markers that are one token of the vocabulary
     """
@@ -83,7 +88,6 @@ class CallGrammar:
         parallel: bool,
         token_ids: Mapping[str, int],
     ) -> None:
-        assert tools
         assert not isinstance(format.shape, Messages), f"{format.name} is bound by MessageGrammar"
         self._format = format
         self._shape = format.shape
@@ -99,11 +103,18 @@ class CallGrammar:
     def calls(self, *, starts_in_reasoning: bool) -> str:
         """An answer that is calls, at least one, and before them nothing but what the model thinks."""
         lark = Lark(self._token_ids)
-        begun = lark.rule(self._section(lark, self._begin))
-        if self._parallel and self._begin and not _holds_several(self._shape):
-            begun = lark.rule(f"{begun} (WS? {lark.literal(self._begin)} {begun})*")
-        calls = lark.rule(f"{lark.literal(self._begin)} {begun}")
+        calls, begun = self._calls(lark)
         return lark.source(self._after_thoughts(lark, calls, begun, starts_in_reasoning=starts_in_reasoning))
+
+    def wanted_or_calls(self, wanted: Wanted, *, starts_in_reasoning: bool) -> str:
+        """An answer that is what was wanted, or calls if there are tools, behind what the model thinks."""
+        lark = Lark(self._token_ids)
+        answer = wanted.body(lark)
+        if not self._tools:
+            return lark.source(self._after_thoughts(lark, answer, "", starts_in_reasoning=starts_in_reasoning))
+        calls, begun = self._calls(lark)
+        answer = lark.any_of([answer, calls])
+        return lark.source(self._after_thoughts(lark, answer, begun, starts_in_reasoning=starts_in_reasoning))
 
     def text_and_calls(self, *, starts_in_reasoning: bool) -> str:
         """Any answer, in which calls are as they should be."""
@@ -119,6 +130,13 @@ class CallGrammar:
         answer = lark.any_of(answers)
         return lark.source(self._after_thoughts(lark, answer, begun, starts_in_reasoning=starts_in_reasoning))
 
+    def _calls(self, lark: Lark) -> tuple[str, str]:
+        """An answer of calls, and what follows what it begins with."""
+        begun = lark.rule(self._section(lark, self._begin))
+        if self._parallel and self._begin and not _holds_several(self._shape):
+            begun = lark.rule(f"{begun} (WS? {lark.literal(self._begin)} {begun})*")
+        return lark.rule(f"{lark.literal(self._begin)} {begun}"), begun
+
     @property
     def _trigger(self) -> str:
         return next(iter(binding_triggers(self._format)), "")
@@ -129,13 +147,14 @@ class CallGrammar:
         return "" if self._format.bare else self._trigger
 
     def _after_thoughts(self, lark: Lark, answer: str, begun: str, *, starts_in_reasoning: bool) -> str:
-        """The answer, behind the reasoning that it may have. `begun`: what follows a trigger that ends it."""
+        """The answer, behind the reasoning that it may have. `begun`: what follows a trigger that may end it."""
         if self._format.reasoning is None:
             return answer
         begin, end = self._format.reasoning
-        not_yet = self._format.triggers if self._format.closes_reasoning else ()
+        closes = self._format.closes_reasoning and bool(begun)
+        not_yet = self._format.triggers if closes else ()
         thoughts = [f"{lark.text_until(end, marks=not_yet)} WS? {answer}"]
-        if self._format.closes_reasoning and self._trigger:
+        if closes and self._trigger:
             thoughts.append(f"{self._text_and_trigger(lark)} {begun}")
         thought = lark.any_of(thoughts)
         return thought if starts_in_reasoning else f"{answer} | {lark.literal(begin)} {thought}"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 _PLACE = re.compile(r"^(at )?\d+\(\d+\): ")
 _QUOTE = re.compile(r"\s+\d* *[|^]|\s*$")
 _MAX_REASON_CHARS = 300
+_NO_START = "the grammar allows no output, or needs more work than a request may take"
 
 Mask = NDArray[np.int32]
 
@@ -56,9 +57,8 @@ class TokenTable:
         if is_error:
             return _one_line(messages[0])
         matcher = self.matcher(grammar)
-        if not matcher.mask().any():
-            return "the grammar allows no output"
-        return "the grammar needs more work than a request may take" if matcher.is_broken else None
+        matcher.mask()
+        return _NO_START if matcher.is_broken else None
 
 
 class Matcher:

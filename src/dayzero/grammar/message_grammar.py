@@ -9,12 +9,13 @@ from dayzero.grammar.lark import NOTHING, Lark
 from dayzero.grammar.shapes.messages import Messages
 from dayzero.grammar.subschema import arguments_schema
 from dayzero.grammar.tools import Tool
+from dayzero.grammar.wanted import Wanted
 
 _CHANNELS = ("analysis", "commentary", "final")
 
 
 class MessageGrammar:
-    """The grammars of outputs with calls of these tools, as llguidance's source.
+    """The grammars of outputs with calls of these tools, as llguidance's source. Without tools: `wanted_or_calls`.
 
     parallel        False: one call in an output
     token_ids       of the marks that are one token of the vocabulary
@@ -30,7 +31,6 @@ class MessageGrammar:
         token_ids: Mapping[str, int],
         eos_token_ids: Collection[int],
     ) -> None:
-        assert tools
         self._shape = shape
         self._tools = tools
         self._parallel = parallel
@@ -41,10 +41,7 @@ class MessageGrammar:
     def calls(self, *, starts_in_reasoning: bool) -> str:
         """Calls, at least one, and before each nothing but what the model thinks."""
         lark = Lark(self._token_ids)
-        begin = self._begin(lark)
-        call = lark.rule(f"({self._prose(lark, 'analysis')} {begin})* {self._call(lark)}")
-        calls = f"{call} ({self._between_calls(lark)} {begin} {call})*" if self._parallel else call
-        return self._source(lark, f"{calls} {self._call_end(lark)}", starts_in_reasoning=starts_in_reasoning)
+        return self._source(lark, self._calls(lark), starts_in_reasoning=starts_in_reasoning)
 
     def text_and_calls(self, *, starts_in_reasoning: bool) -> str:
         """Messages on any channel, and calls."""
@@ -58,6 +55,21 @@ class MessageGrammar:
         last.append(f"{call} {self._call_end(lark)}")
         output = f"({lark.any_of(earlier)})* {lark.any_of(last)}"
         return self._source(lark, output, starts_in_reasoning=starts_in_reasoning)
+
+    def wanted_or_calls(self, wanted: Wanted, *, starts_in_reasoning: bool) -> str:
+        """What was wanted as the last message, or calls if there are tools; before it what the model thinks."""
+        lark = Lark(self._token_ids)
+        last = f"{self._header(lark, 'final')} {wanted.body(lark)} {self._last_end(lark)}"
+        if self._tools:
+            last = lark.any_of([last, self._calls(lark)])
+        output = f"({self._prose(lark, 'analysis')} {self._begin(lark)})* {last}"
+        return self._source(lark, output, starts_in_reasoning=starts_in_reasoning)
+
+    def _calls(self, lark: Lark) -> str:
+        begin = self._begin(lark)
+        call = lark.rule(f"({self._prose(lark, 'analysis')} {begin})* {self._call(lark)}")
+        calls = f"{call} ({self._between_calls(lark)} {begin} {call})*" if self._parallel else call
+        return f"{calls} {self._call_end(lark)}"
 
     def _source(self, lark: Lark, output: str, *, starts_in_reasoning: bool) -> str:
         return lark.source(f"{self._body(lark)} {self._begin(lark)} {output}" if starts_in_reasoning else output)

@@ -14,17 +14,19 @@ from dayzero.gateway.fields import (
     HARMLESS,
     NEUTRAL,
     GenerationFields,
+    Terms,
     check_text_size,
     resolve_max_tokens,
     sampling_params,
     terms_of,
 )
 from dayzero.gateway.generate import Prompt, Usage
-from dayzero.gateway.json_changes import JsonChanges, JsonOutput, changes_of
+from dayzero.gateway.json_changes import JsonChanges, changes_of
 from dayzero.gateway.parse import FieldRules
 from dayzero.gateway.reading import Reader
 from dayzero.gateway.service import TextService
 from dayzero.gateway.stream import Delta, Scored, StreamRules
+from dayzero.gateway.structured import json_output, structured_of
 from dayzero.gateway.tools import tool_use
 from dayzero.gateway.views.format import finite, token_bytes_and_text, usage_object
 from dayzero.grammar.parts import CallArguments, CallEnded, CallStarted, Part, Reasoning, Text
@@ -138,7 +140,10 @@ class ChatView:
         num_logprobs = num_logprobs_of(request)
         use = tool_use(request.tools, request.tool_choice, request.parallel_tool_calls, service.config.limits)
         self._reader.check(use)
-        changes = changes_of(JsonOutput(calls=bool(use.tools) and use.mode != "none"), is_asked=terms.partial_json)
+        structured = structured_of(request, service.config.limits)
+        changes = changes_of(
+            json_output(request, structured, calls=bool(use.tools) and use.mode != "none"), is_asked=terms.partial_json
+        )
         with service.admission.admit(terms.num_choices):
             tokens = await self._encoder.encode(
                 request.messages,
@@ -162,23 +167,27 @@ class ChatView:
                 vocab_size=service.replica.spec.vocab_size,
                 logprobs=num_logprobs,
             )
+            reading = self._reader.reading(use, tokens)
+            constraint = await service.constrainer.constraint(structured, [params], use=use, reading=reading)
             rules = StreamRules(
                 stops=terms.stops,
                 show_stop=bool(request.include_stop_str_in_output),
                 skip_special=request.skip_special_tokens is not False,
                 scored=num_logprobs is not None,
-                reading=self._reader.reading(use, tokens),
+                reading=reading,
             )
             form = ChatFormat(
                 service,
-                num_choices=terms.num_choices,
-                include_usage=terms.include_usage,
+                terms,
                 is_scored=rules.scored,
                 shows_reasoning=request.include_reasoning is not False,
                 prompt_token_ids=tokens if request.return_token_ids else None,
                 changes=changes,
+                call_finish="stop" if use.mode == "named" else "tool_calls",
             )
-            await service.answer([Prompt(tokens, params)], request, terms, rules, form, (scope, receive, send))
+            prompts = [Prompt(tokens, params)]
+            connection = (scope, receive, send)
+            await service.answer(prompts, request, terms, rules, form, connection, constraint=constraint)
 
 
 def variables_of(request: ChatRequest) -> dict[str, Any]:
@@ -206,23 +215,25 @@ class ChatFormat:
     """Chat completions on the wire. The parts of a chunk that never change are encoded once.
 
     shows_reasoning   otherwise what the model thought is left out
+    call_finish       how an answer with a complete call has ended: OpenAI's "stop" for a function by its name
     """
 
     def __init__(
         self,
         service: TextService,
+        terms: Terms,
         *,
-        num_choices: int,
-        include_usage: bool,
         is_scored: bool,
-        shows_reasoning: bool,
-        prompt_token_ids: list[int] | None,
-        changes: JsonChanges | None,
+        shows_reasoning: bool = True,
+        prompt_token_ids: list[int] | None = None,
+        changes: JsonChanges | None = None,
+        call_finish: str = "tool_calls",
     ) -> None:
         self._tokenizer = service.tokenizer
-        self._include_usage = include_usage
+        self._include_usage = terms.include_usage
         self._is_scored = is_scored
         self._shows_reasoning = shows_reasoning
+        self._call_finish = call_finish
         self._prompt_token_ids = prompt_token_ids
         self._changes = changes
         self._called: set[int] = set()  # choices with a complete call
@@ -234,9 +245,9 @@ class ChatFormat:
             "system_fingerprint": service.replica.spec.policy_version,
         }
         head = self._encode({**self._envelope, "object": "chat.completion.chunk"})[:-1]
-        self._heads = [b'data: %s,"choices":[{"index":%d,"delta":' % (head, i) for i in range(num_choices)]
+        self._heads = [b'data: %s,"choices":[{"index":%d,"delta":' % (head, i) for i in range(terms.num_choices)]
         self._last_head = b"data: " + head
-        self._tail = b'],"usage":null}\n\n' if include_usage else b"]}\n\n"
+        self._tail = b'],"usage":null}\n\n' if terms.include_usage else b"]}\n\n"
 
     def opening(self) -> bytes:
         role = b'{"role":"assistant","content":""},"logprobs":null,"finish_reason":null}'
@@ -342,7 +353,7 @@ class ChatFormat:
 
     def _finish_reason(self, index: int, finish: str) -> str:
         """A complete call is a reason of its own, unless something else cut the output."""
-        return "tool_calls" if finish == "stop" and index in self._called else finish
+        return self._call_finish if finish == "stop" and index in self._called else finish
 
     def _logprobs(self, scored: Sequence[Scored]) -> dict[str, Any]:
         return {"content": [chat_logprob(self._tokenizer, entry) for entry in scored], "refusal": None}

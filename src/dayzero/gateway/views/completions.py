@@ -25,10 +25,11 @@ from dayzero.gateway.fields import (
     terms_of,
 )
 from dayzero.gateway.generate import Prompt, Usage
-from dayzero.gateway.json_changes import JsonChanges, JsonOutput, changes_of
+from dayzero.gateway.json_changes import JsonChanges, changes_of
 from dayzero.gateway.parse import FieldRules
 from dayzero.gateway.service import TextService
 from dayzero.gateway.stream import Delta, Echo, Scored, StreamRules
+from dayzero.gateway.structured import json_output, structured_of
 from dayzero.gateway.views.format import finite, usage_object
 from dayzero.text.tokenizer import Tokenizer
 
@@ -71,7 +72,8 @@ class CompletionView:
         request = await service.read(scope, receive, CompletionRequest, RULES)
         terms = terms_of(request, service.config.limits)
         check_request(request)
-        changes = changes_of(JsonOutput(), is_asked=terms.partial_json)
+        structured = structured_of(request, service.config.limits)
+        changes = changes_of(json_output(request, structured), is_asked=terms.partial_json)
         given = prompts_of(request.prompt, service.config.limits)
         with service.admission.admit(terms.num_choices * len(given)):
             prompts = [
@@ -93,7 +95,9 @@ class CompletionView:
                 include_usage=terms.include_usage,
                 changes=changes,
             )
-            await service.answer(prompts, request, terms, rules, form, (scope, receive, send))
+            constraint = await service.constrainer.constraint(structured, [prompt.params for prompt in prompts])
+            connection = (scope, receive, send)
+            await service.answer(prompts, request, terms, rules, form, connection, constraint=constraint)
 
     async def _prompt(self, request: CompletionRequest, given: RawPrompt, seed: int) -> Prompt:
         service = self._service

@@ -3,7 +3,7 @@
 import pytest
 
 from dayzero.core.constraint import Constraint
-from dayzero.grammar.call_constraint import Mode, constraint_of_calls
+from dayzero.grammar.answer_constraint import Mode, answer_constraint
 from dayzero.grammar.format import Format
 from dayzero.grammar.formats.gemma4 import GEMMA4
 from dayzero.grammar.formats.harmony import HARMONY
@@ -34,7 +34,7 @@ def constraint(
     token_ids: dict[str, int] | None = None,
     eos: tuple[int, ...] = (),
 ) -> Constraint:
-    return constraint_of_calls(
+    return answer_constraint(
         found,
         tools,
         mode=mode,

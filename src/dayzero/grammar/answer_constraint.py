@@ -1,4 +1,4 @@
-"""What binds the answers to a request that offers tools. Pure."""
+"""What binds the answers to a request that offers tools, or says what its answers shall be. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
@@ -8,20 +8,29 @@ import msgspec
 from dayzero.core.constraint import Constraint
 from dayzero.grammar.call_grammar import CallGrammar, binding_triggers, grammar_for
 from dayzero.grammar.format import Format
+from dayzero.grammar.lark import Lark
 from dayzero.grammar.shapes.messages import Messages
 from dayzero.grammar.tools import Tool
+from dayzero.grammar.wanted import Wanted
 
 Mode = Literal["none", "auto", "required", "named"]
 
 _ANY_ARGUMENTS: Mapping[str, object] = {"type": "object"}
 
 
-def constraint_of_calls(
+def plain_constraint(wanted: Wanted) -> Constraint:
+    """Of outputs that are text, without reasoning and calls."""
+    lark = Lark({})
+    return Constraint(grammar=lark.source(wanted.body(lark)))
+
+
+def answer_constraint(
     format: Format,  # noqa: A002 - what it is called everywhere
     tools: Sequence[Tool],
     *,
     mode: Mode,
     parallel: bool,
+    wanted: Wanted | None = None,
     starts_in_reasoning: bool,
     token_ids: Mapping[str, int],
     eos_token_ids: Collection[int],
@@ -38,6 +47,8 @@ def constraint_of_calls(
 
     "none": no token that begins a call.
 
+    `wanted`: where an answer is no call, it is that and no more, behind what the model thinks.
+
     In all of them the format's turns of others and results of tools are banned, where they are tokens and none of
     `eos_token_ids`; where outputs are messages with roles, the role is always the model's.
 
@@ -49,13 +60,20 @@ def constraint_of_calls(
     roles = _assistant_only(format, token_ids)
     if mode == "none" or not tools:
         banned = _without((*banned, *_ids(format.triggers, token_ids)), eos_token_ids)
-        return msgspec.structs.replace(roles, banned=banned)
+        if wanted is None:
+            return msgspec.structs.replace(roles, banned=banned)
+        alone = grammar_for(format, (), parallel=parallel, token_ids=token_ids, eos_token_ids=eos_token_ids)
+        bound_alone = alone.wanted_or_calls(wanted, starts_in_reasoning=starts_in_reasoning)
+        return Constraint(grammar=bound_alone, banned=banned)
     banned = _without(banned, eos_token_ids)
     is_strict = any(tool.strict for tool in tools)
     bound = tools if mode != "auto" else [one if one.strict else Tool(one.name, _ANY_ARGUMENTS) for one in tools]
     grammar = grammar_for(format, bound, parallel=parallel, token_ids=token_ids, eos_token_ids=eos_token_ids)
     if mode != "auto":
         return Constraint(grammar=grammar.calls(starts_in_reasoning=starts_in_reasoning), banned=banned)
+    if wanted is not None:
+        either = grammar.wanted_or_calls(wanted, starts_in_reasoning=starts_in_reasoning)
+        return Constraint(grammar=either, banned=banned)
     triggers = binding_triggers(format)
     by_token = _ids(triggers, token_ids)
     if is_strict and (format.bare or not triggers or len(by_token) < len(triggers)):

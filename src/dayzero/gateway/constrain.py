@@ -1,0 +1,83 @@
+"""From what a request wants of its outputs to what binds them: one place for all views, through one gate."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from dayzero.core import constraint as rules
+from dayzero.core.constraint import Constraint
+from dayzero.core.sampling import SamplingParams
+from dayzero.core.spec import EngineSpec
+from dayzero.gateway.reading import Reading
+from dayzero.gateway.structured import Structured
+from dayzero.gateway.tools import ToolUse
+from dayzero.grammar.answer_constraint import answer_constraint, plain_constraint
+from dayzero.grammar.wanted import GrammarWanted, Wanted, check_schema
+
+_NO_TOOLS = ToolUse()
+
+
+class GrammarGate(Protocol):
+    """What tries grammars before an engine gets them; see `grammar.gate.Gate`."""
+
+    async def check(self, grammar: str, param: str) -> None: ...
+
+    async def lark_of(self, grammar: str, param: str) -> str: ...
+
+    async def close(self) -> None: ...
+
+
+class Constrainer:
+    """Of one model."""
+
+    def __init__(self, spec: EngineSpec, gate: GrammarGate) -> None:
+        self._spec = spec
+        self._gate = gate
+
+    async def constraint(
+        self,
+        structured: Structured | None,
+        params: Sequence[SamplingParams],
+        *,
+        use: ToolUse = _NO_TOOLS,
+        reading: Reading | None = None,
+    ) -> Constraint | None:
+        """What binds every output of a request; None: nothing does.
+
+        params    of all its prompts, none of which may contradict it
+        reading   None: an output is text, without reasoning and calls
+        Raises RequestError, naming the field, for what cannot be enforced.
+        """
+        if structured is None and not use.tools:
+            return None
+        wanted = None if structured is None else await self._checked(structured)
+        bound = self._bound(wanted, use, reading)
+        if bound.grammar:
+            await self._gate.check(bound.grammar, "tools" if structured is None else structured.param)
+        for one in params:
+            rules.check(bound, one, self._spec.vocab_size)
+        return bound
+
+    def _bound(self, wanted: Wanted | None, use: ToolUse, reading: Reading | None) -> Constraint:
+        if reading is None:
+            return Constraint() if wanted is None else plain_constraint(wanted)
+        for number, tool in enumerate(use.tools):
+            if use.must_call or tool.strict:
+                check_schema(tool.parameters, f"tools[{number}].function.parameters")
+        return answer_constraint(
+            reading.format,
+            use.tools,
+            mode=use.mode,
+            wanted=wanted,
+            parallel=use.parallel,
+            starts_in_reasoning=reading.starts_in_reasoning,
+            token_ids=reading.token_ids,
+            eos_token_ids=self._spec.eos_token_ids,
+        )
+
+    async def _checked(self, structured: Structured) -> Wanted:
+        """In Lark's notation, and by itself: among other things that an answer may be, no output at all passes."""
+        wanted, param = structured.wanted, structured.param
+        if isinstance(wanted, GrammarWanted):
+            wanted = GrammarWanted(await self._gate.lark_of(wanted.lark, param))
+        await self._gate.check(plain_constraint(wanted).grammar, param)
+        return wanted

@@ -1,0 +1,140 @@
+"""What binds an output, from the request to what the engine is told."""
+
+import json
+from typing import Any
+
+import pytest
+
+from dayzero.grammar.formats.registry import FORMATS
+from dayzero.grammar.matcher import TokenTable
+from tests.gateway.stand import EOS, SPEC, Stand, byte_tokenizer, says, sse, stand
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
+OF_SCHEMA = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
+WEATHER = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}
+CALL = '<tool_call>\n{"name": "weather", "arguments": {"a": 1}}\n</tool_call>'
+
+
+def hermes(text: str = CALL) -> Stand:
+    return stand(says(text), tool_format=FORMATS["hermes"])
+
+
+def accepted(stand: Stand, *texts: str) -> list[bool]:
+    """Whether the last request's grammar takes each text as a whole output."""
+    constraint = stand.replica.submits[-1].constraint
+    assert constraint is not None
+    assert not constraint.after_tokens
+    table = TokenTable(byte_tokenizer().to_json(), SPEC.vocab_size, (EOS,))
+    found = []
+    for text in texts:
+        matcher = table.matcher(constraint.grammar)
+        found.append(matcher.take(list(text.encode())) and matcher.is_accepting)
+    return found
+
+
+def test_a_request_that_wants_nothing_is_bound_by_nothing() -> None:
+    one = hermes()
+    assert one.chat().status_code == 200
+    assert one.complete().status_code == 200
+    assert [submit.constraint for submit in one.replica.submits] == [None, None]
+
+
+@pytest.mark.parametrize("ask", [Stand.chat, Stand.complete])
+@pytest.mark.parametrize(
+    ("fields", "good", "bad"),
+    [
+        ({"response_format": {"type": "json_object"}}, '{"b": [1]}', "[1]"),
+        ({"response_format": OF_SCHEMA}, '{"a": 5}', '{"a": "5"}'),
+        ({"structured_outputs": {"regex": "^[ab]+/$"}}, "abba/", "abc"),
+        ({"structured_outputs": {"choice": ["yes", "no"]}}, "no", "maybe"),
+        ({"structured_outputs": {"grammar": 'root ::= "x" [0-9]\n'}}, "x7", "x"),
+        ({"structured_outputs": {"grammar": 'start: "x" /[0-9]/'}}, "x7", "7"),
+        ({"guided_json": json.dumps(SCHEMA)}, '{"a": 5}', "{}"),
+    ],
+)
+def test_what_is_wanted_reaches_the_engine_as_a_grammar(ask: Any, fields: dict[str, Any], good: str, bad: str) -> None:
+    one = stand(says(good))
+    assert ask(one, **fields).status_code == 200
+    assert accepted(one, good, bad, good + " x") == [True, False, False]
+
+
+def test_what_the_model_thinks_may_come_before_what_is_wanted() -> None:
+    one = hermes('<think>hm</think>\n\n{"a": 5}')
+    message = one.chat(response_format=OF_SCHEMA).json()["choices"][0]["message"]
+    assert (message["reasoning"], message["content"]) == ("hm", '{"a": 5}')
+    assert accepted(one, '<think>\nhm\n</think>\n\n{"a": 5}', '{"a": 5}', "<think>hm</think>") == [True, True, False]
+
+
+def test_beside_tools_an_answer_is_what_is_wanted_or_a_call() -> None:
+    one = hermes()
+    answer = one.chat(tools=[WEATHER], response_format=OF_SCHEMA).json()["choices"][0]
+    assert answer["finish_reason"] == "tool_calls"
+    assert accepted(one, CALL, '{"a": 5}', "Hello.") == [True, True, False]
+
+
+@pytest.mark.parametrize(("choice", "finish"), [("required", "tool_calls"), ("weather", "stop"), ("allowed", "stop")])
+def test_a_call_that_must_come_is_all_that_can(choice: str, finish: str) -> None:
+    named = {"type": "function", "function": {"name": "weather"}}
+    allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [named]}}
+    fields = {"weather": named, "allowed": allowed}.get(choice, choice)
+    other = {"type": "function", "function": {"name": "other"}}
+    for is_stream in (False, True):
+        one = hermes()
+        response = one.chat(tools=[WEATHER, other], tool_choice=fields, stream=is_stream)
+        ends = [
+            choice["finish_reason"]
+            for body in (sse(response) if is_stream else [response.json()])
+            for choice in body["choices"]
+        ]
+        assert ends[-1] == ("tool_calls" if choice == "allowed" else finish)
+        wrong = CALL.replace('{"a": 1}', '{"a": "x"}')
+        calls_other = CALL.replace("weather", "other").replace('{"a": 1}', "{}")
+        assert accepted(one, CALL, wrong, "Hello.", calls_other) == [True, False, False, choice == "required"]
+
+
+def test_one_call_is_all_without_parallel_calls() -> None:
+    one = hermes()
+    one.chat(tools=[WEATHER], tool_choice="required", parallel_tool_calls=False)
+    assert accepted(one, CALL, CALL + "\n" + CALL) == [True, False]
+
+
+def test_a_strict_tool_is_bound_although_nothing_need_be_called() -> None:
+    strict = {"type": "function", "function": {**WEATHER["function"], "strict": True}}  # type: ignore[dict-item]
+    one = hermes()
+    one.chat(tools=[strict])
+    assert accepted(one, CALL, "Hello.", CALL.replace("1", '"x"')) == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "said"),
+    [
+        ({"response_format": {"type": "json_object"}, "min_tokens": 3}, "min_tokens", "grammar"),
+        ({"response_format": {"type": "json_object"}, "ignore_eos": True}, "ignore_eos", "grammar"),
+        ({"guided_json": {"uniqueItems": True, "type": "array"}}, "guided_json", "uniqueItems"),
+        ({"guided_regex": "(?=a)"}, "guided_regex", "look-ahead"),
+        ({"guided_grammar": "start: start"}, "guided_grammar", ""),
+        ({"guided_grammar": "root ::= ((("}, "guided_grammar", "does not parse"),
+        (
+            {
+                "tools": [
+                    {
+                        "type": "function",
+                        "function": {"name": "f", "parameters": {"type": "array", "uniqueItems": True}},
+                    }
+                ],
+                "tool_choice": "required",
+            },
+            "tools",
+            "uniqueItems",
+        ),
+    ],
+)
+def test_what_cannot_be_enforced_is_refused_before_any_engine_sees_it(
+    fields: dict[str, Any], param: str, said: str
+) -> None:
+    one = hermes()
+    response = one.chat(**fields)
+    error = response.json()["error"]
+    assert (response.status_code, error["param"]) == (400, param)
+    assert said in error["message"]
+    assert one.replica.submits == []
