@@ -22,6 +22,7 @@ class Lark:
         longest_first = sorted((re.escape(token) for token in token_ids if token), key=len, reverse=True)
         self._tokens = re.compile(f"({'|'.join(longest_first)})") if longest_first else None
         self._rules: list[str] = []
+        self._names: dict[str, str] = {}  # of rules, by what they say: the same one is not written twice
 
     def literal(self, text: str) -> str:
         """Exactly this text, the tokens in it as tokens."""
@@ -34,8 +35,8 @@ class Lark:
         return " ".join(written)
 
     def rule(self, body: str) -> str:
-        """The name of a new rule."""
-        return self._define(f"rule{len(self._rules)}", body)
+        """The name of a rule that says this."""
+        return self._define("rule", body)
 
     def schema(self, schema: Mapping[str, object]) -> str:
         """JSON that fits the schema, its white space bounded."""
@@ -53,12 +54,12 @@ class Lark:
     def word(self, pattern: str, *, besides: Iterable[str]) -> str:
         """What matches the regular expression whole, but none of these."""
         others = "|".join(_escaped(word) for word in besides)
-        return self._define(f"WORD{len(self._rules)}", f"/{pattern}/ & ~/({others})/" if others else f"/{pattern}/")
+        return self._define("WORD", f"/{pattern}/ & ~/({others})/" if others else f"/{pattern}/")
 
     def text(self, *, besides: str = "", marks: Sequence[str] = ()) -> str:
         """Any text that holds none of `marks`, and whose first character that is no space is none of `besides`."""
         terms = [f"/{_text(besides)}/", *_without(marks)]
-        return self.rule(self._define(f"TEXT{len(self._rules)}", " & ".join(terms)))
+        return self.rule(self._define("TEXT", " & ".join(terms)))
 
     def text_until(
         self,
@@ -82,12 +83,10 @@ class Lark:
         terms += [f"/{_anywhere(pattern)}{behind}/"] if pattern else []
         # A suffix is the first of its kind already.
         terms += _without((end, *marks) if rest else [mark for mark in marks if mark != end])
-        terminal = self._define(f"TEXT{len(self._rules)}", " & ".join(terms))
+        terminal = self._define("TEXT", " & ".join(terms))
         if rest:  # text holds no token, and ends where one comes
             return f"{terminal} {self.literal(''.join(rest))}"
-        name = f"rule{len(self._rules)}"
-        self._rules.append(f"{name}[suffix={json.dumps(end, ensure_ascii=False)}]: {terminal}")
-        return name
+        return self._define("rule", terminal, f"[suffix={json.dumps(end, ensure_ascii=False)}]")
 
     def reserve(self) -> str:
         """The name of a rule that is not written yet, for rules that refer to themselves."""
@@ -118,9 +117,12 @@ class Lark:
         """The whole grammar; outputs are what the body `start` says."""
         return "\n".join((f"start: {start}", *self._rules, f"WS: /{_SPACES}/", ""))
 
-    def _define(self, name: str, body: str) -> str:
-        self._rules.append(f"{name}: {body}")
-        return name
+    def _define(self, kind: str, body: str, options: str = "") -> str:
+        says = f"{kind}{options}: {body}"
+        if says not in self._names:
+            self._names[says] = f"{kind}{len(self._rules)}"
+            self._rules.append(f"{self._names[says]}{options}: {body}")
+        return self._names[says]
 
 
 def _without(marks: Sequence[str]) -> list[str]:
@@ -141,23 +143,28 @@ def _anywhere(pattern: str) -> str:
         begins = alternative.startswith("^")
         ends = alternative.endswith("$") and not re.search(r"(?<!\\)(\\\\)*\\\$$", alternative)
         inner = alternative[begins : len(alternative) - ends].replace("\n", r"\n")
-        inner = re.sub(r"(?s)(\\.)|/", lambda match: match[1] or r"\/", inner)
+        inner = _BARE_SLASH.sub(lambda match: match[1] or _SLASH, inner)
         found.append(f"{'' if begins else '(?s:.*)'}({inner}){'' if ends else '(?s:.*)'}")
     return "|".join(found) if len(found) == 1 else f"({'|'.join(found)})"
 
 
 def _alternatives(pattern: str) -> list[str]:
     """What stands between bars that are in no group and no class."""
-    found, depth = [""], 0
-    for piece in re.findall(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.", pattern, re.DOTALL):
-        depth += (piece == "(") - (piece == ")")
-        if piece == "|" and depth == 0:
+    found, depth, is_class, is_escaped = [""], 0, False, False
+    for character in pattern:
+        if is_escaped or character == "\\":
+            is_escaped = not is_escaped
+        elif is_class or character == "[":
+            is_class = character != "]"
+        elif character in "()":
+            depth += 1 if character == "(" else -1
+        elif character == "|" and depth == 0:
             found.append("")
-        else:
-            found[-1] += piece
+            continue
+        found[-1] += character
     return found
 
 
 def _escaped(text: str) -> str:
     """Within a regular expression between slashes."""
-    return re.escape(text).replace("/", _SLASH)
+    return re.escape(text).replace("/", _SLASH).replace("\n", "n")  # the backslash is there already
