@@ -61,11 +61,13 @@ SPEC = EngineSpec(
 
 
 @cache
-def byte_tokenizer() -> Tokenizer:
+def byte_tokenizer(words: tuple[str, ...] = ()) -> Tokenizer:
+    """words: tokens from 259 on"""
     raw = RawTokenizer(models.BPE(vocab={_spelling(byte): byte for byte in range(256)}, merges=[]))
     raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     raw.decoder = decoders.ByteLevel()
     raw.add_special_tokens([AddedToken(text, special=True) for text in ("<|eos|>", "<|start|>", "<|end|>")])
+    raw.add_tokens(list(words))
     source = TokenizerSource(
         vocabulary=TokenizerJson(json=raw.to_str()),
         chat_template=TEMPLATE,
@@ -192,6 +194,7 @@ def stand(
     clock: Clock | None = None,
     renderer: Any = None,
     tool_format: Format | None = None,
+    words: tuple[str, ...] = (),
     **config: Any,
 ) -> Stand:
     """Build a gateway; the keywords that are left are those of GatewayConfig."""
@@ -200,7 +203,7 @@ def stand(
     gateway = create_app(
         settings,
         replica,
-        byte_tokenizer(),
+        byte_tokenizer(words),
         renderer=renderer or PlainRenderer(),
         defaults=defaults or GenerationDefaults(),
         tool_format=tool_format,

@@ -3,6 +3,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from dayzero.clock import FakeClock
 from dayzero.core.events import FinishReason, TokenEvent
@@ -11,6 +12,7 @@ from dayzero.errors import InternalError, ReplicaLost
 from dayzero.gateway.admission import Admission
 from dayzero.gateway.errors import DeadlinePassed
 from dayzero.gateway.generate import Generator, Prompt, Usage, Work
+from dayzero.gateway.guard import UNGUARDED, GuardPolicy
 from dayzero.gateway.metrics import Metrics
 from dayzero.gateway.stream import Delta, StreamRules
 from dayzero.router.fake import FakeReplica
@@ -23,11 +25,11 @@ Script = Callable[[Submit], list[TokenEvent]]
 class Run:
     """A generator over a fake, and the deltas that it gave."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: Script, *others: FakeReplica) -> None:
         self.replica = FakeReplica(SPEC, script)
         self.clock = FakeClock()
         self.metrics = Metrics(Load, Admission(9))
-        self.generator = Generator(self.replica, byte_tokenizer(), self.metrics, self.clock)
+        self.generator = Generator(self.replica, byte_tokenizer(), self.metrics, self.clock, others)
         self.deltas: list[Delta] = []
 
     async def sink(self, delta: Delta) -> None:
@@ -37,8 +39,15 @@ class Run:
         return await self.generator.run(work, self.generator.streams(work), self.sink)
 
 
-def work(*, num_prompts: int = 1, num_choices: int = 1, stops: tuple[str, ...] = (), deadline_s: float = 60.0) -> Work:
-    params = SamplingParams(max_tokens=8, seed=1)
+def work(
+    *,
+    num_prompts: int = 1,
+    num_choices: int = 1,
+    stops: tuple[str, ...] = (),
+    deadline_s: float = 60.0,
+    guard: GuardPolicy = UNGUARDED,
+) -> Work:
+    params = SamplingParams(max_tokens=999, seed=1)
     return Work(
         prompts=[Prompt([65 + i], params) for i in range(num_prompts)],
         num_choices=num_choices,
@@ -48,6 +57,7 @@ def work(*, num_prompts: int = 1, num_choices: int = 1, stops: tuple[str, ...] =
         priority=0,
         received_s=0.0,
         deadline_s=deadline_s,
+        guard=guard,
     )
 
 
@@ -158,3 +168,77 @@ def test_first_token_and_gaps_are_measured_on_the_given_clock() -> None:
     assert sample("dayzero_inter_token_latency_seconds_count") == 2.0  # one is 0: it came with the first token
     assert sample("dayzero_inter_token_latency_seconds_sum") == 0.25
     assert sample("dayzero_output_tokens_total") == 3.0
+
+
+LOOPING = says(b"and so on " * 20, None)
+RETRY = GuardPolicy(mode="retry", max_retries=4)
+
+
+def collapses(script: Script, *others: FakeReplica, guard: GuardPolicy = RETRY) -> Run:
+    run = Run(script, *others)
+    asyncio.run(run.run(work(guard=guard)))
+    return run
+
+
+def test_an_output_that_collapsed_twice_goes_to_the_other_replicas_in_turn() -> None:
+    policies = [replace(SPEC, policy_version=f"fake-{number}") for number in range(4)]
+    others = [FakeReplica(policy, LOOPING) for policy in policies]
+    others[1].die()
+    run = collapses(LOOPING, *others)
+    assert [submit.attempt for submit in run.replica.submits] == [0, 1]
+    assert [[submit.attempt for submit in other.submits] for other in others] == [[2], [], [3], [4]]
+    assert [other.submits[0].policy_version for other in others if other.submits] == ["fake-0", "fake-2", "fake-3"]
+    sample = run.metrics.registry.get_sample_value
+    assert sample("dayzero_collapses_total", {"replica": "0", "tier": "1"}) == 2.0
+    assert sample("dayzero_collapses_total", {"replica": "3", "tier": "1"}) == 1.0
+
+
+def test_without_other_replicas_every_retry_stays() -> None:
+    run = collapses(LOOPING)
+    assert [submit.attempt for submit in run.replica.submits] == [0, 1, 2, 3, 4]
+    assert run.replica.running == {}
+    assert len(run.replica.aborted) == 5
+
+
+def test_retries_share_the_time_that_the_request_was_given() -> None:
+    run = Run(LOOPING)
+
+    async def slow_sink(_: Delta) -> None:
+        run.clock.advance(0.25)
+
+    async def scenario() -> None:
+        this = work(guard=GuardPolicy(mode="retry"))
+        await run.generator.run(this, run.generator.streams(this), slow_sink)
+
+    asyncio.run(scenario())
+    given = [submit.deadline_s for submit in run.replica.submits]
+    shown = [len(submit.committed) for submit in run.replica.submits]
+    assert given == [60.0 - 0.25 * count for count in shown]
+
+
+def test_leaving_between_two_attempts_leaves_nothing_behind() -> None:
+    run = Run(LOOPING)
+
+    async def sink(_: Delta) -> None:
+        if len(run.replica.submits) == 2:
+            raise RuntimeError("the client has gone")
+
+    async def scenario() -> None:
+        this = work(num_choices=2, guard=RETRY)
+        with pytest.raises(RuntimeError):
+            await run.generator.run(this, run.generator.streams(this), sink)
+
+    asyncio.run(scenario())
+    assert run.replica.running == {}
+
+
+def test_a_failure_of_a_retry_is_the_requests() -> None:
+    def script(submit: Submit) -> list[TokenEvent]:
+        if submit.attempt:
+            return [TokenEvent(submit.request_id, finish=FinishReason.ERROR, error="nan")]
+        return LOOPING(submit)
+
+    run = Run(script)
+    with pytest.raises(InternalError):
+        asyncio.run(run.run(work(guard=RETRY)))
+    assert run.replica.running == {}

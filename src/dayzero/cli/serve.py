@@ -49,6 +49,9 @@ def serve(
     tool_format: Annotated[
         str, typer.Option(help="how the model writes calls and reasoning: a format by its name, none, or auto")
     ] = "auto",
+    collapse_guard: Annotated[
+        str, typer.Option(help="of a chat whose output repeats itself, unless it says: off, stop or retry")
+    ] = "retry",
     api_key: Annotated[
         list[str] | None, typer.Option(envvar="DAYZERO_API_KEY", help="clients must send one; repeatable")
     ] = None,
@@ -76,6 +79,7 @@ def serve(
     try:
         from dayzero.checkpoint.open import open_checkpoint  # all of this while the engine imports torch
         from dayzero.gateway.config import GatewayConfig
+        from dayzero.gateway.guard import mode_of
         from dayzero.gateway.server import bind
         from dayzero.grammar.formats.registry import chosen_format
 
@@ -86,6 +90,7 @@ def serve(
             api_keys=tuple(api_key or ()),
             cors_origins=tuple(cors_origin or ()),
             strict=strict,
+            collapse_guard=mode_of(collapse_guard),
         )
         listener = bind(gateway_config)
         checkpoint = open_checkpoint(path)

@@ -4,6 +4,7 @@ import secrets
 from dataclasses import dataclass, field
 
 from dayzero.errors import ConfigError
+from dayzero.gateway.guard import Mode
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,6 +50,7 @@ class GatewayConfig:
     write_timeout_s     how long a client may leave a full connection unread
     keep_alive_s        silence after which a stream gets a comment
     drain_timeout_s     how long streams may go on after SIGTERM
+    collapse_guard      of chats that do not say: what is done about an output that repeats itself
     strict              an unknown field is an error instead of a response header
     cache_secret        of the deployment, for the prefix-cache salts; drawn, so that no other process shares a prefix
     """
@@ -59,6 +61,7 @@ class GatewayConfig:
     api_keys: tuple[str, ...] = field(default=(), repr=False)
     cors_origins: tuple[str, ...] = ()
     strict: bool = False
+    collapse_guard: Mode = "retry"
     max_in_flight: int = 1024
     default_max_tokens: int = 2048
     request_timeout_s: float = 600.0

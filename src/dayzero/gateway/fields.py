@@ -14,6 +14,7 @@ from dayzero.checkpoint.config import GenerationDefaults
 from dayzero.core.sampling import SEED_RANGE, SamplingParams, check
 from dayzero.errors import ContextTooLong, RequestError
 from dayzero.gateway.config import Limits
+from dayzero.gateway.guard import Mode
 
 _SEED_LOW = -(2**63)
 
@@ -59,6 +60,7 @@ class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
     priority          lower runs first
     cache_salt        splits the caller's own prefix cache further; it can never reach another caller's
     return_token_ids  add the ids of prompt and output to the answer
+    collapse_guard    what is done about an output that repeats itself
 
     The fields of what the text shall be, `response_format` to `guided_grammar`, are read by `gateway.structured`.
     """
@@ -92,6 +94,7 @@ class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
     guided_regex: str | None = None
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
+    collapse_guard: Mode | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +106,11 @@ class Terms:
     include_usage: bool
     partial_json: bool
     seed: int  # the client's, else drawn: one for the whole request, so that the answer can be had again
+    guard: Mode
 
 
-def terms_of(fields: GenerationFields, limits: Limits) -> Terms:
-    """Check what needs no tokenizer."""
+def terms_of(fields: GenerationFields, limits: Limits, *, guard: Mode = "off") -> Terms:
+    """Check what needs no tokenizer. `guard`: for a request that does not say, unless it ignores its ends."""
     num_choices = 1 if fields.n is None else fields.n
     if not 1 <= num_choices <= limits.choices:
         raise RequestError(f"n out of range: {num_choices} (allowed: 1 to {limits.choices})", param="n")
@@ -125,6 +129,7 @@ def terms_of(fields: GenerationFields, limits: Limits) -> Terms:
         include_usage=bool(extras.include_usage),
         partial_json=bool(extras.partial_json),
         seed=_seed(fields.seed),
+        guard=fields.collapse_guard or ("off" if fields.ignore_eos else guard),
     )
 
 

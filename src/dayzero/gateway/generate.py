@@ -6,14 +6,18 @@ Knows no HTTP and no view: it is given a sink for deltas.
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
 
 from dayzero.clock import Clock
 from dayzero.core.constraint import Constraint
+from dayzero.core.events import FinishReason, TokenEvent
 from dayzero.core.sampling import SamplingParams
 from dayzero.errors import InternalError
 from dayzero.gateway.errors import DeadlinePassed, root_cause
+from dayzero.gateway.guard import UNGUARDED, Guard, GuardPolicy
 from dayzero.gateway.metrics import Metrics
 from dayzero.gateway.stream import ChoiceStream, Delta, Echo, StreamRules
 from dayzero.router.replica import Replica
@@ -52,6 +56,7 @@ class Work:
     received_s: float
     deadline_s: float
     constraint: Constraint | None = None
+    guard: GuardPolicy = UNGUARDED
 
     @property
     def prompt_tokens(self) -> int:
@@ -71,8 +76,16 @@ class Usage:
 class Generator:
     """Turns work into deltas."""
 
-    def __init__(self, replica: Replica, tokenizer: Tokenizer, metrics: Metrics, clock: Clock) -> None:
-        self._replica = replica
+    def __init__(
+        self,
+        replica: Replica,
+        tokenizer: Tokenizer,
+        metrics: Metrics,
+        clock: Clock,
+        others: Sequence[Replica] = (),
+    ) -> None:
+        """others: replicas of the same model, to which an output goes that collapsed here twice"""
+        self._replicas = (replica, *others)
         self._tokenizer = tokenizer
         self._metrics = metrics
         self._clock = clock
@@ -109,11 +122,16 @@ class Generator:
 
     async def _run_choice(self, work: Work, stream: ChoiceStream, sink: Sink) -> None:
         clock, metrics = self._clock, self._metrics
+        submit = self._submit(work, stream.index)
+        guard = self._guard(work, submit)
+        source = self._replicas[0].generate(submit) if guard is None else self._guarded(submit, stream, guard)
         last_s = None
-        async with contextlib.aclosing(self._replica.generate(self._submit(work, stream.index))) as events:  # type: ignore[type-var]
+        async with contextlib.aclosing(source) as events:  # type: ignore[type-var]
             async for event in events:
                 delta = stream.push(event)
                 if delta is not None:
+                    if guard is not None and delta.finish is not None:
+                        delta = self._told(delta, delta.finish, guard)
                     await sink(delta)
                 if event.tokens:
                     now_s = clock.now_s()
@@ -128,6 +146,60 @@ class Generator:
                     return
         raise InternalError("the engine's events ended without a terminal one")
 
+    def _guard(self, work: Work, submit: Submit) -> Guard | None:
+        if work.guard.mode == "off":
+            return None
+        reading = work.rules.reading
+        spelt = self._tokenizer.bytes_by_id(skip_special=False)
+        return Guard(work.guard, submit, spelt, () if reading is None else reading.reasoning_end)
+
+    async def _guarded(self, submit: Submit, stream: ChoiceStream, guard: Guard) -> AsyncIterator[TokenEvent]:
+        """What may be shown of a choice, over all its attempts. `stream` takes each event before the next is made."""
+        clock, metrics = self._clock, self._metrics
+        begun_s, given_s = clock.now_s(), submit.deadline_s
+        while True:
+            number = self._place(guard.attempts)
+            replica = self._replicas[number]
+            metrics.guarded_attempts.labels(number).inc()
+            async with contextlib.aclosing(replica.generate(submit)) as events:  # type: ignore[type-var]
+                async for event in events:
+                    shown = guard.admit(event)
+                    if shown is not None:
+                        yield shown
+                    if guard.found is not None:
+                        break
+                else:
+                    return
+                if stream.would_stop(guard.unshown.tokens):
+                    yield guard.unshown
+                await replica.abort(submit.request_id, guard.num_shown)
+            metrics.collapses.labels(number, guard.found.tier).inc()
+            metrics.collapse_discarded_tokens.labels(number).inc(len(guard.unshown.tokens))
+            retry = guard.retry(is_reasoning=stream.is_reasoning)
+            if retry is None:
+                yield TokenEvent(submit.request_id, finish=FinishReason.LENGTH)
+                return
+            if retry.forced:
+                yield TokenEvent(submit.request_id, retry.forced)
+            submit = msgspec.structs.replace(
+                retry.submit,
+                request_id=secrets.randbits(63),
+                policy_version=self._replicas[self._place(guard.attempts)].spec.policy_version,
+                deadline_s=None if given_s is None else max(0.0, given_s - (clock.now_s() - begun_s)),
+            )
+
+    def _told(self, delta: Delta, finish: str, guard: Guard) -> Delta:
+        """A choice's last delta, with what the guard did."""
+        collapse = guard.report(finish)
+        if collapse is not None and collapse.attempts and not collapse.is_end:
+            self._metrics.collapse_recoveries.labels(self._place(guard.attempts)).inc()
+        return replace(delta, collapse=collapse)
+
+    def _place(self, attempt: int) -> int:
+        """Which replica serves an attempt: the first retry where its prefix is cached, later ones elsewhere if any."""
+        elsewhere = [number for number in range(1, len(self._replicas)) if self._replicas[number].is_alive]
+        return 0 if attempt < 2 or not elsewhere else elsewhere[(attempt - 2) % len(elsewhere)]
+
     def _submit(self, work: Work, index: int) -> Submit:
         number, choice = divmod(index, work.num_choices)
         prompt = work.prompts[number]
@@ -136,7 +208,7 @@ class Generator:
             prompt=prompt.tokens,
             params=prompt.params,
             salt=work.salt,
-            policy_version=self._replica.spec.policy_version,
+            policy_version=self._replicas[0].spec.policy_version,
             tenant=work.tenant,
             priority=work.priority,
             deadline_s=work.deadline_s,

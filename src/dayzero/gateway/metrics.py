@@ -39,6 +39,14 @@ class Metrics:
             registry=self.registry,
         )
         self.request_s = self._seconds("dayzero_request_seconds", "Request received to last byte written")
+        self.guarded_attempts = self._by_replica("dayzero_guarded_attempts", "Generations that the guard watched")
+        self.collapses = self._by_replica("dayzero_collapses", "Outputs that began to repeat themselves", "tier")
+        self.collapse_recoveries = self._by_replica(
+            "dayzero_collapse_recoveries", "Outputs that ended well after a retry"
+        )
+        self.collapse_discarded_tokens = self._by_replica(
+            "dayzero_collapse_discarded_tokens", "Tokens of loops, not shown"
+        )
         in_flight = Gauge("dayzero_requests_in_flight", "Engine requests admitted", registry=self.registry)
         in_flight.set_function(lambda: admission.in_flight)
         self.registry.register(_EngineCollector(load))
@@ -46,6 +54,9 @@ class Metrics:
     def exposition(self) -> bytes:
         """All metrics in the text format."""
         return generate_latest(self.registry)
+
+    def _by_replica(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(name, text, ["replica", *labels], registry=self.registry)
 
     def _seconds(self, name: str, text: str) -> Histogram:
         return Histogram(name, text, buckets=_SECONDS, registry=self.registry)

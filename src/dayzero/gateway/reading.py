@@ -18,8 +18,9 @@ _TAIL_TOKENS = 16  # of a prompt, in which a template may have begun the model's
 class Reading:
     """What every choice of a request is parsed by.
 
-    marker_of   the format's markers that are one token of this vocabulary, by its id
-    token_ids   of these, and of what the model must never write
+    marker_of       the format's markers that are one token of this vocabulary, by its id
+    token_ids       of these, and of what the model must never write
+    reasoning_end   tokens that end what a model thinks
     """
 
     format: Format
@@ -29,6 +30,7 @@ class Reading:
     starts_in_reasoning: bool
     marker_of: Mapping[int, Marker]
     token_ids: Mapping[str, int] = field(default_factory=dict)
+    reasoning_end: Sequence[int] = ()
 
     def parser(self) -> Parser:
         """A new one, for one choice."""
@@ -53,6 +55,8 @@ class Reader:
         strings = () if format is None else (*markers, *format.forbidden)
         self._marker_of = {markup[marker]: Marker(marker) for marker in markers if marker in markup}
         self._token_ids = {string: markup[string] for string in strings if string in markup}
+        end = "" if format is None else format.reasoning_end
+        self._reasoning_end = tokenizer.encode(end, special=True)
 
     def check(self, use: ToolUse) -> None:
         """Refuse tools that nobody here knows how to call."""
@@ -75,6 +79,7 @@ class Reader:
             starts_in_reasoning=self._opens_reasoning(prompt),
             marker_of=self._marker_of,
             token_ids=self._token_ids,
+            reasoning_end=self._reasoning_end,
         )
 
     def _opens_reasoning(self, prompt: Sequence[int]) -> bool:

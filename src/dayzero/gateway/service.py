@@ -21,6 +21,7 @@ from dayzero.gateway.config import GatewayConfig
 from dayzero.gateway.constrain import Constrainer
 from dayzero.gateway.fields import GenerationFields, Terms
 from dayzero.gateway.generate import Generator, Prompt, Work
+from dayzero.gateway.guard import GuardPolicy
 from dayzero.gateway.parse import FieldRules, parse_object, read_body, to_struct
 from dayzero.gateway.stream import StreamRules
 from dayzero.router.replica import Replica
@@ -101,6 +102,7 @@ class TextService:
             priority=fields.priority or 0,
             received_s=this.started_s,
             deadline_s=max(0.0, this.started_s + self.config.request_timeout_s - self.clock.now_s()),
+            guard=GuardPolicy(mode=terms.guard),
         )
         this.prompt_tokens = work.prompt_tokens
         this.seed = terms.seed

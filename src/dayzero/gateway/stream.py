@@ -5,11 +5,13 @@ A plain answer is this stream, collected. The result does not depend on how toke
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
 from dayzero.core.events import FinishReason, Logprob, TokenEvent
 from dayzero.errors import InternalError, RequestError
 from dayzero.gateway.errors import DeadlinePassed
+from dayzero.gateway.guard import Collapsed
 from dayzero.gateway.reading import Reading
 from dayzero.grammar.parts import Part, Text, joined
 from dayzero.grammar.window import Marker, Piece
@@ -36,6 +38,7 @@ class Delta:
 
     scored      tokens whose text is out now, with it or before it
     token_ids   tokens generated since the last delta, their text being out or not
+    collapse    in the last delta: what the guard did about an output that repeated itself
     """
 
     index: int
@@ -43,6 +46,7 @@ class Delta:
     finish: str | None = None
     scored: list[Scored] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
+    collapse: Collapsed | None = None
 
     @property
     def text(self) -> str:
@@ -146,7 +150,7 @@ class ChoiceStream:
         num_shown = len(self._without_end(event))
         for i, token in enumerate(event.tokens):
             start = self._produced
-            self.num_reasoning_tokens += self._is_reasoning
+            self.num_reasoning_tokens += self.is_reasoning
             if i < num_shown:
                 parts += self._shown(self._pieces(token))
             if event.logprobs is not None and (i < num_shown or self._rules.score_end):
@@ -163,8 +167,17 @@ class ChoiceStream:
         return joined(parts), scored, len(event.tokens)
 
     @property
-    def _is_reasoning(self) -> bool:
+    def is_reasoning(self) -> bool:
+        """What comes next belongs to what the model thinks, as far as is known."""
         return self._parser is not None and self._parser.is_reasoning
+
+    def would_stop(self, tokens: Sequence[int]) -> bool:
+        """Whether these tokens, if they were pushed, would complete a stop string."""
+        if not self._rules.stops or self.is_reasoning:
+            return False
+        matcher = copy(self._matcher)
+        matcher.push(copy(self._detokenizer).push(tokens))
+        return matcher.is_stopped
 
     def _pieces(self, token: int) -> list[Piece]:
         """What a token brings: text, or a marker, which ends whatever character was under way."""
@@ -180,7 +193,7 @@ class ChoiceStream:
             if isinstance(piece, Marker):
                 self._markers.append((self._produced, piece))
             self._produced += len(piece)
-            let = self._matcher.release if self._is_reasoning else self._matcher.push
+            let = self._matcher.release if self.is_reasoning else self._matcher.push
             parts += self._read(self._cut(let(piece)))
         return parts
 

@@ -50,6 +50,13 @@ class Format:
     template: tuple[str, ...] = ()
 
     @property
+    def reasoning_end(self) -> str:
+        """What ends a model's thoughts, so that its answer follows; "" for a format without thoughts."""
+        if isinstance(self.shape, Messages):
+            return self.shape.answer_begin
+        return "" if self.reasoning is None else self.reasoning[1]
+
+    @property
     def markers(self) -> tuple[str, ...]:
         """Every string that may be one token of a vocabulary."""
         return tuple(dict.fromkeys((*self.triggers, *self.shape.marks, *(self.reasoning or ()), *self.tokens)))

@@ -28,7 +28,7 @@ from dayzero.gateway.service import TextService
 from dayzero.gateway.stream import Delta, Scored, StreamRules
 from dayzero.gateway.structured import json_output, structured_of
 from dayzero.gateway.tools import tool_use
-from dayzero.gateway.views.format import finite, token_bytes_and_text, usage_object
+from dayzero.gateway.views.format import collapse_json, collapse_object, finite, token_bytes_and_text, usage_object
 from dayzero.grammar.parts import CallArguments, CallEnded, CallStarted, Part, Reasoning, Text
 from dayzero.text.chat import encode_rendering
 from dayzero.text.conversation import Conversation, Rendering, conversation
@@ -136,7 +136,7 @@ class ChatView:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._service
         request = await service.read(scope, receive, ChatRequest, RULES)
-        terms = terms_of(request, service.config.limits)
+        terms = terms_of(request, service.config.limits, guard=service.config.collapse_guard)
         num_logprobs = num_logprobs_of(request)
         use = tool_use(request.tools, request.tool_choice, request.parallel_tool_calls, service.config.limits)
         self._reader.check(use)
@@ -276,6 +276,7 @@ class ChatFormat:
         if delta.finish is not None:
             finish = self._finish_reason(delta.index, delta.finish).encode()
             extra = b"" if self._changes is None else _extra(self._changes.of_text(delta.index, "", delta.finish))
+            extra += collapse_json(delta)
             events.append(b'%s{},"logprobs":null,"finish_reason":"%s"%s}%s' % (head, finish, extra, self._tail))
         return b"".join(events)
 
@@ -306,6 +307,7 @@ class ChatFormat:
             "logprobs": self._logprobs(scored) if self._is_scored else None,
             "finish_reason": None if finish is None else self._finish_reason(index, finish),
         }
+        choice |= collapse_object(deltas[-1])
         if self._prompt_token_ids is not None:
             choice["token_ids"] = [token for delta in deltas for token in delta.token_ids]
         return choice

@@ -30,7 +30,7 @@ from dayzero.gateway.parse import FieldRules
 from dayzero.gateway.service import TextService
 from dayzero.gateway.stream import Delta, Echo, Scored, StreamRules
 from dayzero.gateway.structured import json_output, structured_of
-from dayzero.gateway.views.format import finite, usage_object
+from dayzero.gateway.views.format import collapse_object, finite, usage_object
 from dayzero.text.tokenizer import Tokenizer
 
 DEFAULT_MAX_TOKENS = 16  # OpenAI's
@@ -239,6 +239,7 @@ class CompletionFormat:
             "logprobs": legacy_logprobs(self._tokenizer, scored) if self._is_scored else None,
             "finish_reason": deltas[-1].finish,
         }
+        choice |= collapse_object(deltas[-1])
         if self._return_token_ids:
             choice["token_ids"] = [token for delta in deltas for token in delta.token_ids]
             choice["prompt_token_ids"] = self._prompts[index // self._num_choices].tokens

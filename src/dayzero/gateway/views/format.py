@@ -3,7 +3,10 @@
 import math
 from typing import Any
 
+import msgspec
+
 from dayzero.gateway.generate import Usage
+from dayzero.gateway.stream import Delta
 from dayzero.text.tokenizer import Tokenizer
 
 LOWEST_LOGPROB = -9999.0  # JSON has no infinity
@@ -27,3 +30,17 @@ def usage_object(usage: Usage) -> dict[str, Any]:
         "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     }
+
+
+def collapse_object(delta: Delta) -> dict[str, Any]:
+    """What a choice says of an output that repeated itself; nothing if it did not."""
+    collapse = delta.collapse
+    if collapse is None:
+        return {}
+    told = {"tier": collapse.tier, "attempts": collapse.attempts, "discarded_tokens": collapse.discarded_tokens}
+    return {**({"stop_reason": "repetition_detected"} if collapse.is_end else {}), "x_collapse": told}
+
+
+def collapse_json(delta: Delta) -> bytes:
+    """The same as further fields of an object that is being written."""
+    return b"" if delta.collapse is None else b"," + msgspec.json.encode(collapse_object(delta))[1:-1]

@@ -27,5 +27,10 @@ class Messages:
         return (self.end, self.last_end, self.call_end)
 
     @property
+    def answer_begin(self) -> str:
+        """The end of a message, and the header of the one that is the answer."""
+        return f"{self.end}{self.start}assistant{self.channel}final{self.message}"
+
+    @property
     def marks(self) -> tuple[str, ...]:
         return (self.start, self.channel, self.constrain, self.message, *self.ends)
