@@ -140,6 +140,7 @@ def say(seen: Mapping[str, Sequence[Seen]], settings: Mapping[str, object]) -> N
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--libraries", type=lambda names: names.split(","), default=list(FOLLOWERS), metavar="NAME,...")
     parser.add_argument("--model", help="whose vocabulary; default: the embedded model's")
     args = parser.parse_args()
     data = folder()
@@ -149,7 +150,11 @@ def main() -> None:
     tokenizer = Tokenizer.from_source(checkpoint.tokenizer)
     asked = [(case, request_of(case, tokenizer)) for case in (*json_schema_bench(data), *kimi(data))]
     line = vocabulary(tokenizer, checkpoint.generation.eos_token_ids)
-    found = {name: (python, script) for name, (python, script) in FOLLOWERS.items() if python.exists()}
+    found = {
+        name: (python, script)
+        for name, (python, script) in FOLLOWERS.items()
+        if name in args.libraries and python.exists()
+    }
     processes = {name: FollowerProcess([str(part) for part in command], line) for name, command in found.items()}
     seen: dict[str, list[Seen]] = {name: [Seen() for _ in range(args.repeats)] for name in processes}
     for repeat in range(args.repeats):

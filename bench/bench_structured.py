@@ -12,11 +12,9 @@ import os
 import random
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-import llguidance
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))  # run as a file, from anywhere
@@ -31,6 +29,7 @@ from dayzero.core.sampling import SamplingParams  # noqa: E402
 from dayzero.core.spec import EngineConfig  # noqa: E402
 from dayzero.engine.build import build_engine  # noqa: E402
 from dayzero.engine.engine import Engine  # noqa: E402
+from dayzero.grammar.lark import Lark  # noqa: E402
 from dayzero.text.tokenizer import Tokenizer  # noqa: E402
 from dayzero.wire.messages import Submit  # noqa: E402
 
@@ -82,7 +81,7 @@ class Bench:
         )
 
 
-def chosen(bench: Bench, schemas: Sequence[object]) -> list[Task]:
+def chosen(bench: Bench, schemas: Sequence[Mapping[str, object]]) -> list[Task]:
     """The first that keep the model writing. Their prompts are those of no measured run: lengths are bounds there."""
     found: list[Task] = []
     for start in range(0, len(schemas), REQUESTS):
@@ -94,10 +93,9 @@ def chosen(bench: Bench, schemas: Sequence[object]) -> list[Task]:
     return found[:REQUESTS]
 
 
-def grammar_of(schema: object) -> str:
-    return str(
-        llguidance.LLMatcher.grammar_from_json_schema(schema, defaults={"whitespace_pattern": r"[ \n\t\r]{0,8}"})
-    )
+def grammar_of(schema: Mapping[str, object]) -> str:
+    lark = Lark({})
+    return lark.source(lark.schema(schema))
 
 
 def main() -> None:

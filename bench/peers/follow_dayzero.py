@@ -4,9 +4,9 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import llguidance
 from followers import Compile, Follower, serve
 
+from dayzero.grammar.lark import Lark
 from dayzero.grammar.matcher import Matcher, TokenTable
 
 
@@ -31,9 +31,8 @@ def make(vocabulary: Mapping[str, Any]) -> Compile:
     table = TokenTable(vocabulary["tokenizer"], len(vocabulary["tokens"]), vocabulary["eos"])
 
     def compile_schema(schema: str) -> Callable[[], Follower]:
-        grammar = llguidance.LLMatcher.grammar_from_json_schema(
-            json.loads(schema), defaults={"whitespace_pattern": r"[ \n\t\r]{0,8}"}
-        )
+        lark = Lark({})
+        grammar = lark.source(lark.schema(json.loads(schema)))
         return lambda: MatcherFollower(table.matcher(grammar))
 
     return compile_schema
