@@ -18,6 +18,7 @@ from dayzero.errors import ContextTooLong, RequestError
 from dayzero.wire.messages import StepReport, Submit
 
 HELD_S = 0.001  # how long a step that has others to serve waits for masks; one that has none waits as long at a time
+MASK_S = 0.0002  # and for each mask besides: whoever sits out loses a whole step, and the others save nothing
 COUNTER_RANGE = 2**32  # choice and attempt are 32-bit words of the noise counter
 
 
@@ -81,7 +82,7 @@ class Engine:
         """Compute one span of each scheduled request. None: there was nothing to do."""
         if not self.has_work:
             return None
-        self._scheduler.wait_for_masks(HELD_S)
+        self._scheduler.wait_for_masks(HELD_S, MASK_S)
         batch = self._scheduler.schedule()
         outcomes = self._runner.launch(batch).collect() if batch.spans else []
         events = [*self._events, *self._scheduler.commit(batch, outcomes)]

@@ -155,16 +155,19 @@ class Scheduler:
             self._cache.forget(request.block_keys[(len(request.prompt) + num_kept) // self._cache.block_size :])
         return event
 
-    def wait_for_masks(self, timeout_s: float) -> None:
-        """Give masks some time, all of them together; who waits for one longer sits out the next step.
+    def wait_for_masks(self, held_s: float, mask_s: float) -> None:
+        """Give masks some time, `held_s` and `mask_s` for each; who waits for one longer sits out the next step.
 
         Nobody who runs waits for one that does not: its grammar may take long to build.
         """
-        deadline_s = time.perf_counter() + timeout_s
-        for request in self._bound.values():
-            if request.binding is None or (self._running and request.state is not RequestState.RUNNING):
-                continue
-            if not request.binding.wait(max(0.0, deadline_s - time.perf_counter())):
+        bindings = [
+            request.binding
+            for request in self._bound.values()
+            if request.binding is not None and not (self._running and request.state is not RequestState.RUNNING)
+        ]
+        deadline_s = time.perf_counter() + held_s + mask_s * len(bindings)
+        for binding in bindings:
+            if not binding.wait(max(0.0, deadline_s - time.perf_counter())):
                 return
 
     def schedule(self) -> Batch:
