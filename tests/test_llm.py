@@ -1,6 +1,7 @@
 """The in-process API on the embedded model."""
 
 import contextlib
+import json
 import signal
 import sys
 from collections.abc import Callable
@@ -216,3 +217,25 @@ def test_a_model_that_is_not_there_says_what_to_name() -> None:
         LLM("./nowhere")
     with pytest.raises((ConfigError, CheckpointError), match="nobody/nothing"):
         LLM("nobody/nothing", offline=True)
+
+
+def test_what_is_wanted_binds_every_output(llm: LLM) -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": {**schema, "additionalProperties": False}}}
+    ask = [{"role": "user", "content": "Where is the Eiffel Tower?"}]
+    (result,) = llm.chat(ask, response_format=wanted, max_tokens=40, temperature=0.0)
+    assert "Paris" in json.loads(result.text)["city"]
+    chosen = llm.generate(["Rain is", "Fire is"], structured_outputs={"choice": ["wet", "hot"]}, n=2, seed=1)
+    assert {result.text for result in chosen} <= {"wet", "hot"}
+    assert {result.finish_reason for result in chosen} == {"stop"}
+    bound = {"structured_outputs": {"grammar": 'root ::= "x" [0-9]\n'}}
+    told = "".join(delta.text for delta in llm.stream("A", **bound))  # type: ignore[arg-type]
+    assert told[0] == "x"
+    assert told[1].isdigit()
+
+
+def test_what_cannot_bind_is_refused(llm: LLM) -> None:
+    with pytest.raises(RequestError, match="uniqueItems"):
+        llm.generate("A", structured_outputs={"json": {"type": "array", "uniqueItems": True}})
+    with pytest.raises(RequestError, match="min_tokens"):
+        llm.generate("A", structured_outputs={"regex": "a+"}, min_tokens=4, max_tokens=8)

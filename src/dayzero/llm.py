@@ -20,6 +20,8 @@ from typing import TypedDict, Unpack
 from dayzero.checkpoint.locate import locate
 from dayzero.checkpoint.open import open_checkpoint
 from dayzero.clock import SystemClock
+from dayzero.core import constraint
+from dayzero.core.constraint import Constraint
 from dayzero.core.events import Logprob, RequestId, TokenEvent
 from dayzero.core.sampling import check_prompt
 from dayzero.core.spec import EngineConfig
@@ -29,6 +31,10 @@ from dayzero.gateway.config import Limits
 from dayzero.gateway.fields import GenerationFields, resolve_max_tokens, sampling_params, terms_of
 from dayzero.gateway.parse import FieldRules, to_struct
 from dayzero.gateway.stream import ChoiceStream, Delta, StreamRules
+from dayzero.gateway.structured import structured_of
+from dayzero.grammar.answer_constraint import plain_constraint
+from dayzero.grammar.checker import Checker
+from dayzero.grammar.wanted import GrammarWanted
 from dayzero.text.chat import encode_chat
 from dayzero.text.conversation import conversation
 from dayzero.text.template import ChatTemplate
@@ -63,6 +69,7 @@ class SamplingOptions(TypedDict, total=False):
 
     logprobs, prompt_logprobs   how many alternatives to report beside each token
     seed                        drawn if not given
+    response_format             what the text shall be; so does `structured_outputs`
     """
 
     max_tokens: int
@@ -82,6 +89,8 @@ class SamplingOptions(TypedDict, total=False):
     ignore_eos: bool
     logprobs: int
     prompt_logprobs: int
+    response_format: dict[str, object]
+    structured_outputs: dict[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +150,7 @@ class LLM:
         source = chat_template or checkpoint.tokenizer.chat_template
         self._template = None if source is None else ChatTemplate(source, checkpoint.tokenizer.named_tokens)
         self._salt = secrets.token_hex(8)
+        self._checker: Checker | None = None
         self._running: dict[RequestId, _Running] = {}
         self._queue: dict[RequestId, Submit] = {}  # not with the engine yet, in order
         self._num_submitted = 0  # with the engine, and without a terminal event so far
@@ -164,7 +174,8 @@ class LLM:
     def stream(self, prompt: Prompt | Messages, **options: Unpack[SamplingOptions]) -> Iterator[Delta]:
         """Yield the text of one choice as it comes. Leaving the iterator early ends the request."""
         tokens = self._encode_chat(prompt, None) if _is_chat(prompt) else self._encode(prompt)  # type: ignore[arg-type]
-        running = self._prepared(tokens, _fields(options), choice=0)
+        fields = _fields(options)
+        running = self._prepared(tokens, fields, self._constraint(fields), choice=0)
         try:
             self._enter(running)
             while not running.stream.is_finished:
@@ -186,14 +197,33 @@ class LLM:
 
     def _finish(self, prompts: Sequence[list[int]], fields: "_Fields") -> list[Result]:
         choices = terms_of(fields, Limits()).num_choices
-        running = [self._prepared(prompt, fields, choice=choice) for prompt in prompts for choice in range(choices)]
+        bound = self._constraint(fields)
+        running = [
+            self._prepared(prompt, fields, bound, choice=choice) for prompt in prompts for choice in range(choices)
+        ]
         try:
             self._enter(*running)
             return [self._result(one) for one in running]
         finally:
             self._leave(*running)
 
-    def _prepared(self, prompt: list[int], fields: "_Fields", *, choice: int) -> _Running:
+    def _constraint(self, fields: "_Fields") -> Constraint | None:
+        """What binds each output. Compiled here, unconfined: the caller's own process is its own to spend."""
+        structured = structured_of(fields, Limits())
+        if structured is None:
+            return None
+        if self._checker is None:
+            tokenizer = self.tokenizer.to_json()
+            self._engine.learn(tokenizer)
+            self._checker = Checker(tokenizer, self.spec.vocab_size, self.spec.eos_token_ids)
+        wanted = structured.wanted
+        if isinstance(wanted, GrammarWanted):
+            wanted = GrammarWanted(self._checker.lark_of(wanted.lark, structured.param))
+        bound = plain_constraint(wanted)
+        self._checker.check(bound.grammar, structured.param)
+        return bound
+
+    def _prepared(self, prompt: list[int], fields: "_Fields", bound: Constraint | None, *, choice: int) -> _Running:
         check_prompt(prompt, self.spec.vocab_size)
         terms = terms_of(fields, Limits())
         max_tokens = resolve_max_tokens(
@@ -219,7 +249,10 @@ class LLM:
             salt=self._salt,
             policy_version=self.spec.policy_version,
             choice=choice,
+            constraint=bound,
         )
+        if bound is not None:
+            constraint.check(bound, params, self.spec.vocab_size)
         return _Running(submit, ChoiceStream(choice, self.tokenizer, StreamRules(stops=terms.stops)))
 
     def _enter(self, *entering: _Running) -> None:

@@ -17,13 +17,11 @@ from dayzero.checkpoint.config import GenerationDefaults
 from dayzero.clock import Clock
 from dayzero.core.events import FinishReason, Logprob, TokenEvent
 from dayzero.core.spec import EngineSpec
-from dayzero.errors import RequestError
 from dayzero.gateway.app import Gateway, create_app
 from dayzero.gateway.config import GatewayConfig
 from dayzero.gateway.server import DrainableServer, bind, create_server
-from dayzero.grammar.confined import Grammars
+from dayzero.grammar.checker import Checker
 from dayzero.grammar.format import Format
-from dayzero.grammar.jobs import Convert, Job, LoadTokenizer, Refused, Try
 from dayzero.router.fake import FakeReplica
 from dayzero.text.conversation import Conversation, Rendering
 from dayzero.text.source import TokenizerJson, TokenizerSource
@@ -98,23 +96,16 @@ class PlainGate:
     """What tries grammars, without the processes around it."""
 
     def __init__(self) -> None:
-        self._grammars = Grammars()
-        self._grammars.answer(LoadTokenizer(byte_tokenizer().to_json(), SPEC.vocab_size, SPEC.eos_token_ids))
+        self._checker = Checker(byte_tokenizer().to_json(), SPEC.vocab_size, SPEC.eos_token_ids)
 
     async def check(self, grammar: str, param: str) -> None:
-        self._answer(Try(grammar), param)
+        self._checker.check(grammar, param)
 
     async def lark_of(self, grammar: str, param: str) -> str:
-        return self._answer(Convert(grammar), param).lark
+        return self._checker.lark_of(grammar, param)
 
     async def close(self) -> None:
         pass
-
-    def _answer(self, job: Job, param: str) -> Any:
-        answer = self._grammars.answer(job)
-        if isinstance(answer, Refused):
-            raise RequestError(answer.reason, param=param, code="invalid_schema")
-        return answer
 
 
 def says(
