@@ -2,11 +2,12 @@
 
 import json
 import random
+from array import array
 from collections.abc import Sequence
 
 import pytest
 
-from dayzero.text.collapse import Collapse, CollapseDetector, is_filler, periods
+from dayzero.text.collapse import MIN_TOKENS, Collapse, CollapseDetector, _may_repeat, is_filler, periods
 from dayzero.text.tokenizer import Tokenizer
 
 PROSE = (
@@ -195,6 +196,24 @@ def test_periods_are_the_shortest_of_each_prefix() -> None:
             for n in range(1, len(ids) + 1)
         ]
         assert periods(ids) == expected
+
+
+def test_no_copies_escape_the_search_that_spares_the_rest() -> None:
+    """Against the definition: for some n and p, the last n tokens repeat every p, at least 3 times."""
+    drawn = random.Random(2)
+    found = 0
+    for _ in range(3000):
+        period = drawn.randrange(2, 40)
+        copy = [drawn.randrange(3) for _ in range(period)]
+        ids = [drawn.randrange(3) for _ in range(drawn.randrange(60))] + copy * drawn.randrange(1, 6)
+        ids += copy[: drawn.randrange(period)]
+        if drawn.random() < 0.3:
+            ids[drawn.randrange(len(ids))] = 3
+        shortest = periods(ids[::-1])
+        expected = any(n >= max(MIN_TOKENS, 3 * p) for n, p in enumerate(shortest, 1))
+        found += expected
+        assert _may_repeat(array("I", ids)) or not expected
+    assert 1000 < found < 2500
 
 
 def test_filler_is_no_text_with_letters() -> None:

@@ -26,6 +26,7 @@ _PROBE_TOKENS = 32  # copies that cover 48 tokens, three at least, repeat as man
 _NEAR_TOKENS, _NEAR_EVERY = 512, 8
 _FAR_TOKENS, _FAR_EVERY = 6144, 32
 _ID_BYTES = array("I").itemsize
+_LINE_BYTES = 8  # of a line that tell whether it is a fence
 _FILLER = frozenset("|-_=+*#~.:/\\<>?0123456789—…·•,;[](){}\"'").union(map(chr, range(0x2500, 0x25A0)))
 _TABLE_RATIO = 0.4
 
@@ -67,28 +68,31 @@ class CollapseDetector:
     def push(self, token: int, spelt: bytes) -> Collapse | None:
         """What this token, spelling these bytes, makes of the output."""
         ids = self._ids
-        is_run = bool(ids) and ids[-1] == token
+        if ids and ids[-1] == token:
+            if self._run == 1:
+                self._begin_run(spelt)
+            self._run += 1
+        else:
+            self._run = 1
         ids.append(token)
         self._spelt.append(spelt)
-        self._read_lines(spelt)
-        count = self._dropped + len(ids)
-        if not is_run:
-            self._run = 1
-            self._run_limit = FILLER_COPIES if self._is_bound else run_limit(spelt.decode(errors="replace"))
-            self._at_run = self._line, self._in_fence
-            self.num_clean = count
-        else:
-            self._run += 1
-            self.num_clean = count if self._run_limit >= FILLER_COPIES else count - self._run + 1
+        if len(self._line) < _LINE_BYTES or b"\n" in spelt:
+            self._read_lines(spelt)
+        count = self.num_clean = self._dropped + len(ids)
+        if self._run > 1:
+            if self._run_limit < FILLER_COPIES:
+                self.num_clean = count - self._run + 1
             if self._run >= self._run_limit:
                 return Collapse(0, count - self._run + 1, (token,))
-        if count % _NEAR_EVERY == 0:
-            far = count % _FAR_EVERY == 0
-            found = self._copies(_FAR_TOKENS if far else _NEAR_TOKENS)
-            if far:
-                self._forget()
-            return found
-        return None
+        if count % _NEAR_EVERY:
+            return None
+        found = self._copies(_NEAR_TOKENS if count % _FAR_EVERY else _FAR_TOKENS)
+        self._forget()
+        return found
+
+    def _begin_run(self, spelt: bytes) -> None:
+        self._run_limit = FILLER_COPIES if self._is_bound else run_limit(spelt.decode(errors="replace"))
+        self._at_run = self._line, self._in_fence
 
     def resume(self) -> None:
         """Go on from `num_clean` tokens: those after it were dropped, and what was found does not count again."""
@@ -102,7 +106,7 @@ class CollapseDetector:
     def _copies(self, window: int) -> Collapse | None:
         """The longest tail of enough copies within the last tokens."""
         ids = self._ids[-min(window, self._dropped + len(self._ids) - self._resumed_at) :]
-        if len(ids) < MIN_TOKENS or not _recurs(ids):
+        if not _may_repeat(ids):
             return None
         lengths = periods(ids[::-1])
         periodic = [(n, p) for n, p in enumerate(lengths, 1) if n >= MIN_TOKENS and n >= PROSE_COPIES * p and p > 1]
@@ -128,13 +132,13 @@ class CollapseDetector:
     def _read_lines(self, spelt: bytes) -> None:
         """Keep track of fences; of a line, only how it starts matters."""
         if b"\n" not in spelt:
-            self._line = (self._line + spelt)[:8]
+            self._line = (self._line + spelt)[:_LINE_BYTES]
             return
         first, *others = spelt.split(b"\n")
         for line in (self._line + first, *others[:-1]):
             if line.lstrip(b" ").startswith((b"```", b"~~~")):
                 self._in_fence = not self._in_fence
-        self._line = others[-1][:8]
+        self._line = others[-1][:_LINE_BYTES]
 
     def _forget(self) -> None:
         """Hold no more than the widest window needs."""
@@ -176,11 +180,20 @@ def periods(ids: Sequence[int]) -> list[int]:
     return [n - f for n, f in enumerate(failure, 1)]
 
 
-def _recurs(ids: "array[int]") -> bool:
-    """Whether the last few tokens stand elsewhere too: a search in C that spares almost every output the rest."""
+def _may_repeat(ids: "array[int]") -> bool:
+    """Whether the tail may be copies enough: a search and comparisons in C, which spare almost every output the rest.
+
+    If it is copies of p tokens, the last few stand p tokens before, and so do all of three copies and `MIN_TOKENS`.
+    """
     data = ids.tobytes()
     probe = data[-_PROBE_TOKENS * _ID_BYTES :]
     at = data.rfind(probe, 0, len(data) - 1)
-    while at > 0 and at % _ID_BYTES:
+    while at >= 0:
+        gap = len(data) - len(probe) - at
+        length = max(PROSE_COPIES * gap, MIN_TOKENS * _ID_BYTES)
+        if length > len(data):
+            return False
+        if at % _ID_BYTES == 0 and data[-length:-gap] == data[gap - length :]:
+            return True
         at = data.rfind(probe, 0, at + len(probe) - 1)
-    return at >= 0
+    return False
