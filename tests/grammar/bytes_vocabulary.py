@@ -15,14 +15,18 @@ END = "<|end_of_output|>"
 
 
 class BytesVocabulary:
-    """token_ids of the markers, as the grammar of a call wants them."""
+    """token_ids of the markers, as the grammar of a call wants them.
 
-    def __init__(self, markers: Sequence[str] = ()) -> None:
+    special   False: the markers are tokens, but no control tokens, as some vocabularies have them
+    """
+
+    def __init__(self, markers: Sequence[str] = (), *, special: bool = True) -> None:
         alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
         tokenizer = Tokenizer(models.BPE({character: index for index, character in enumerate(alphabet)}, []))
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         tokenizer.decoder = decoders.ByteLevel()
-        tokenizer.add_tokens([AddedToken(token, special=True) for token in (END, *markers)])
+        tokenizer.add_tokens([AddedToken(END, special=True)])
+        tokenizer.add_tokens([AddedToken(marker, special=special) for marker in markers])
         self._tokenizer = tokenizer
         self.token_ids = {marker: tokenizer.token_to_id(marker) for marker in markers}
         self.json = tokenizer.to_str()

@@ -81,9 +81,10 @@ def found(request: pytest.FixtureRequest) -> Format:
     return request.param
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["as text", "as tokens"])
+@pytest.fixture(scope="module", params=["as text", "as tokens", "as plain tokens"])
 def vocabulary(request: pytest.FixtureRequest, found: Format) -> BytesVocabulary:
-    return BytesVocabulary(found.markers if request.param else ())
+    markers = () if request.param == "as text" else found.markers
+    return BytesVocabulary(markers, special=request.param != "as plain tokens")
 
 
 def read(found: Format, tools: Sequence[Tool], vocabulary: BytesVocabulary, pieces: Sequence[Piece]) -> Answer:

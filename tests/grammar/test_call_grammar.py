@@ -80,9 +80,10 @@ def prose(found: Format) -> Format:
     return found
 
 
-@pytest.fixture(params=[False, True], ids=["as text", "as tokens"])
+@pytest.fixture(params=["as text", "as tokens", "as plain tokens"])
 def vocabulary(request: pytest.FixtureRequest, found: Format) -> BytesVocabulary:
-    return BytesVocabulary(found.markers if request.param else ())
+    markers = () if request.param == "as text" else found.markers
+    return BytesVocabulary(markers, special=request.param != "as plain tokens")
 
 
 def read(found: Format, output: str, *, starts_in_reasoning: bool = False) -> Answer:

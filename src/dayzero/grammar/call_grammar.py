@@ -227,7 +227,8 @@ def _named(shape: Named, lark: Lark, tools: Sequence[Tool], parallel: bool) -> s
         counted = after.split("{index}")
         pieces = [lark.literal(before + tool.name + counted[0])]
         pieces += ["/[0-9]{1,3}/ " + lark.literal(rest) for rest in counted[1:]]
-        pieces += [lark.literal(shape.separators[0])] if shape.separators else []
+        # Some models leave it out, and the parser can do without.
+        pieces += [f"({lark.literal(shape.separators[0])})?"] if shape.separators else []
         opening, closing = shape.fences or ("", "")
         pieces += [lark.literal(opening), "WS?"] if opening else []
         pieces.append(lark.schema(arguments_schema(tool.parameters)))
