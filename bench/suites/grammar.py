@@ -1,9 +1,8 @@
-"""A JSON Schema's grammar over single bytes: what it accepts, and text drawn from it.
+"""A JSON Schema's grammar as a request's is, over single bytes: what it accepts, and text drawn from it.
 
 Bytes, since a grammar allows a token exactly if it allows its bytes one after the other: no vocabulary takes part.
 """
 
-import json
 import random
 from collections.abc import Sequence
 from functools import cache
@@ -13,6 +12,10 @@ import llguidance.numpy
 import numpy as np
 
 from bench.suites.cases import Json
+from dayzero.errors import RequestError
+from dayzero.grammar.answer_constraint import plain_constraint
+from dayzero.grammar.matcher import limits
+from dayzero.grammar.wanted import JsonWanted, check_schema
 
 _EOS = 261
 _CLOSING = frozenset(b'"}]')
@@ -29,13 +32,15 @@ class ByteGrammar:
     """Compiled from a schema. Raises Refused."""
 
     def __init__(self, schema: Json) -> None:
-        source = llguidance.LLMatcher.grammar_from_json_schema(
-            json.dumps(schema), defaults={"whitespace_pattern": r"[ \n\t\r]{0,8}"}
-        )
-        is_error, messages = llguidance.LLMatcher.validate_grammar_with_warnings(source, _bytes())
+        try:
+            check_schema(schema, "schema")
+        except RequestError as error:
+            raise Refused(error.message) from None
+        source = plain_constraint(JsonWanted(schema)).grammar
+        is_error, messages = llguidance.LLMatcher.validate_grammar_with_warnings(source, _bytes(), limits=limits())
         if is_error:
             raise Refused(messages[0])
-        self._start = llguidance.LLMatcher(_bytes(), source, log_level=0)  # never advanced
+        self._start = llguidance.LLMatcher(_bytes(), source, log_level=0, limits=limits())  # never advanced
 
     def accepts(self, text: str) -> bool:
         """Whether the whole text is complete, and every byte of it allowed after those before."""

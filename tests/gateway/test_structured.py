@@ -82,7 +82,7 @@ def deep(levels: int) -> dict[str, Any]:
         ({"guided_json": deep(40)}, "guided_json", "nested too deeply"),
         ({"guided_json": {"items": {"enum": list(range(5001))}}}, "guided_json", "enum too long"),
         ({"guided_json": {"minItems": 10_001}}, "guided_json", "minItems too large"),
-        ({"guided_json": {"maxLength": 1e9}}, "guided_json", "maxLength too large"),
+        ({"guided_json": {"minLength": 1e9}}, "guided_json", "minLength too large"),
         ({"guided_json": {"$ref": "https://example.com/a"}}, "guided_json", r"\$ref"),
         ({"guided_json": {"$ref": "file:///etc/passwd"}}, "guided_json", r"\$ref"),
         ({"guided_json": {"pattern": "a" * 2000}}, "guided_json", "too long"),

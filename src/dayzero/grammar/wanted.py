@@ -8,10 +8,10 @@ from dayzero.grammar.lark import Lark
 
 MAX_SCHEMA_DEPTH = 32
 MAX_VALUES = 5000  # of an enum, or choices
-MAX_BOUND = 10_000  # of a length or a count
+MAX_BOUND = 10_000  # of a count, or a least length; a greatest length costs nothing, and real schemas say millions
 MAX_REGEX_CHARS = 1024
 
-_BOUNDS = ("minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties")
+_BOUNDS = ("minItems", "maxItems", "minLength", "minProperties", "maxProperties")
 
 
 @dataclass(frozen=True, slots=True)
