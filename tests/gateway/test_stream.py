@@ -146,3 +146,17 @@ def test_an_echo_comes_first_with_its_scores_and_shifts_the_offsets() -> None:
 def test_what_the_engine_says_went_wrong_is_raised(finish: FinishReason, error: type[Exception]) -> None:
     with pytest.raises(error):
         ChoiceStream(0, byte_tokenizer(), StreamRules()).push(TokenEvent(1, finish=finish, error="nan"))
+
+
+def test_the_first_delta_says_what_was_cached_and_the_last_one_which_stop_string_ended_it() -> None:
+    stream = ChoiceStream(0, byte_tokenizer(), StreamRules(stops=("x", "d")))
+    events = [TokenEvent(1, list(b"a"), cached_tokens=3), TokenEvent(1, list(b"b")), TokenEvent(1, list(b"cde"))]
+    deltas = [delta for event in events if (delta := stream.push(event)) is not None]
+    assert [delta.cached_tokens for delta in deltas] == [3, None, None]
+    assert [delta.stop for delta in deltas] == [None, None, "d"]
+
+
+def test_an_output_that_ends_by_itself_names_no_stop_string() -> None:
+    delta = ChoiceStream(0, byte_tokenizer(), StreamRules(stops=("x",))).push(events_of([EOS], FinishReason.STOP)[0])
+    assert delta is not None
+    assert (delta.finish, delta.stop) == ("stop", None)

@@ -8,18 +8,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
-import msgspec
 from starlette.types import Message, Receive, Scope, Send
 
 from dayzero.clock import Clock
 from dayzero.gateway import exchange
 from dayzero.gateway.aside import aside
 from dayzero.gateway.config import GatewayConfig
-from dayzero.gateway.errors import ClientGone, end_of_request, error_object, reply_to, root_cause
+from dayzero.gateway.errors import ClientGone, end_of_request, reply_to, root_cause
 from dayzero.gateway.generate import Generator, Usage, Work
 from dayzero.gateway.stream import Delta
 
-DONE = b"data: [DONE]\n\n"
 KEEP_ALIVE = b": keep-alive\n\n"
 WRITE_ASIDE_FROM_SCORED = 256  # log-probs with twenty alternatives each: about 10 ms
 
@@ -36,7 +34,11 @@ class Format(Protocol):
         ...
 
     def closing(self, usage: Usage) -> bytes:
-        """The events after the last delta, [DONE] left out."""
+        """The events after the last delta."""
+        ...
+
+    def failure(self, error: BaseException) -> bytes:
+        """The last events of a stream that failed after its first byte."""
         ...
 
     def whole(self, choices: Sequence[Sequence[Delta]], usage: Usage) -> bytes:
@@ -98,12 +100,11 @@ async def answer_stream(
         if isinstance(error, ClientGone) or not writer.is_started:
             raise error from None
         this.status = reply_to(error).status
-        event = b"data: " + msgspec.json.encode({"error": error_object(error)}) + b"\n\n"
-        await writer.write(event + DONE, more=False)
+        await writer.write(form.failure(error), more=False)
         raise error from None
     finally:
         this.output_tokens = sum(stream.num_tokens for stream in streams)
-    await writer.write(form.closing(usage) + DONE, more=False)
+    await writer.write(form.closing(usage), more=False)
 
 
 async def answer_whole(

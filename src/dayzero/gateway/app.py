@@ -15,6 +15,7 @@ from dayzero.checkpoint.config import GenerationDefaults
 from dayzero.clock import Clock, SystemClock
 from dayzero.gateway import exchange, openapi
 from dayzero.gateway.admission import Admission
+from dayzero.gateway.chat_encoder import ChatEncoder, ChatRenderer
 from dayzero.gateway.config import GatewayConfig
 from dayzero.gateway.constrain import Constrainer, GrammarGate
 from dayzero.gateway.errors import reply_to
@@ -23,7 +24,8 @@ from dayzero.gateway.metrics import Metrics
 from dayzero.gateway.middleware import Authenticate, BoundBody, ErrorBoundary, Exchanges
 from dayzero.gateway.reading import Reader
 from dayzero.gateway.service import TextService
-from dayzero.gateway.views.chat import ChatEncoder, ChatRenderer, ChatView
+from dayzero.gateway.turn import Turns
+from dayzero.gateway.views.chat import ChatView
 from dayzero.gateway.views.completions import CompletionView
 from dayzero.gateway.views.health import HealthView, MetricsView, ReadyView, VersionView
 from dayzero.gateway.views.models import ModelsView, ModelView
@@ -111,8 +113,9 @@ def _endpoints(
 ) -> dict[tuple[str, str], ASGIApp]:
     """What serves each method and path."""
     models = ModelsView(service)
+    turns = Turns(service, encoder, reader)
     return {
-        ("POST", "/v1/chat/completions"): ChatView(service, encoder, reader),
+        ("POST", "/v1/chat/completions"): ChatView(service, turns),
         ("POST", "/v1/completions"): CompletionView(service),
         ("GET", "/v1/models"): models,
         ("GET", "/v1/models/{model:path}"): ModelView(models),

@@ -36,9 +36,11 @@ class Scored:
 class Delta:
     """What a choice gained. `finish` is "stop" or "length" in its last delta, else None.
 
-    scored      tokens whose text is out now, with it or before it
-    token_ids   tokens generated since the last delta, their text being out or not
-    collapse    in the last delta: what the guard did about an output that repeated itself
+    scored         tokens whose text is out now, with it or before it
+    token_ids      tokens generated since the last delta, their text being out or not
+    cached_tokens  in the first delta: prompt tokens that the engine had in its cache; in others None
+    stop           in the last delta: the stop string that ended the output, if one did
+    collapse       in the last delta: what the guard did about an output that repeated itself
     """
 
     index: int
@@ -46,6 +48,8 @@ class Delta:
     finish: str | None = None
     scored: list[Scored] = field(default_factory=list)
     token_ids: list[int] = field(default_factory=list)
+    cached_tokens: int | None = None
+    stop: str | None = None
     collapse: Collapsed | None = None
 
     @property
@@ -98,6 +102,7 @@ class ChoiceStream:
         self.num_reasoning_tokens = 0
         self.cached_tokens = 0
         self.is_finished = False
+        self._has_begun = False  # a delta is out
         self._tokenizer = tokenizer
         self._rules = rules
         self._echo = echo
@@ -132,7 +137,9 @@ class ChoiceStream:
             self._unreported = token_ids
             return None
         self._unreported = []
-        return Delta(self.index, parts, finish, scored, token_ids)
+        cached_tokens = None if self._has_begun else self.cached_tokens
+        self._has_begun = True
+        return Delta(self.index, parts, finish, scored, token_ids, cached_tokens, self._matcher.matched)
 
     def _push_together(self, event: TokenEvent) -> tuple[list[Part], list[Scored], int]:
         """The hot path: nothing depends on which token ends where."""

@@ -2,36 +2,34 @@
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from dayzero.core.sampling import MAX_LOGPROBS, check_prompt
+from dayzero.core.sampling import MAX_LOGPROBS
 from dayzero.errors import RequestError
-from dayzero.gateway.fields import (
-    HARMLESS,
-    NEUTRAL,
-    GenerationFields,
-    Terms,
-    check_text_size,
-    resolve_max_tokens,
-    sampling_params,
-    terms_of,
-)
-from dayzero.gateway.generate import Prompt, Usage
+from dayzero.gateway.config import GatewayConfig
+from dayzero.gateway.fields import HARMLESS, NEUTRAL, GenerationFields, Terms, terms_of
+from dayzero.gateway.generate import Usage
 from dayzero.gateway.json_changes import JsonChanges, changes_of
 from dayzero.gateway.parse import FieldRules
-from dayzero.gateway.reading import Reader
 from dayzero.gateway.service import TextService
-from dayzero.gateway.stream import Delta, Scored, StreamRules
+from dayzero.gateway.stream import Delta, Scored
 from dayzero.gateway.structured import json_output, structured_of
 from dayzero.gateway.tools import tool_use
-from dayzero.gateway.views.format import collapse_json, collapse_object, finite, token_bytes_and_text, usage_object
+from dayzero.gateway.turn import Turn, Turns
+from dayzero.gateway.views.format import (
+    DONE,
+    collapse_json,
+    collapse_object,
+    failure_events,
+    finite,
+    token_bytes_and_text,
+    usage_object,
+)
 from dayzero.grammar.parts import CallArguments, CallEnded, CallStarted, Part, Reasoning, Text
-from dayzero.text.chat import encode_rendering
-from dayzero.text.conversation import Conversation, Rendering, conversation
 from dayzero.text.tokenizer import Tokenizer
 
 
@@ -77,117 +75,49 @@ RULES = FieldRules(
 )
 
 
-class ChatRenderer(Protocol):
-    """A chat template that can be waited for; see `text.rendering.ConfinedTemplate`."""
-
-    async def render(self, chat: Conversation) -> Rendering: ...
-
-
-class ChatEncoder:
-    """Messages to tokens, for every view that takes messages. `renderer` None: the model has no chat template."""
-
-    def __init__(self, service: TextService, renderer: ChatRenderer | None) -> None:
-        self._service = service
-        self._renderer = renderer
-
-    async def encode(
-        self,
-        messages: Sequence[Mapping[str, Any]],
-        *,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        add_generation_prompt: bool | None,
-        continue_final_message: bool,
-        variables: Mapping[str, Any],
-    ) -> list[int]:
-        """Raises RequestError, naming the field, for what is no conversation or does not fit."""
-        service = self._service
-        if self._renderer is None:
-            raise RequestError(
-                "this model has no chat template",
-                param="messages",
-                hint="use /v1/completions, or serve it with --chat-template",
-            )
-        limits = service.config.limits
-        if len(messages) > limits.messages:
-            raise RequestError(f"too many messages: {len(messages)} (limit: {limits.messages})", param="messages")
-        chat = conversation(
-            messages,
-            tools=tools,
-            add_generation_prompt=(
-                not continue_final_message if add_generation_prompt is None else add_generation_prompt
-            ),
-            continue_final_message=continue_final_message,
-            variables=variables,
-        )
-        num_chars = sum(len(str(message["content"])) for message in chat.messages)
-        check_text_size(num_chars, context=service.context, limits=limits, param="messages")
-        rendering = await self._renderer.render(chat)
-        return await service.tokenize(len(rendering.text), lambda: encode_rendering(service.tokenizer, rendering))
-
-
 class ChatView:
     """The endpoint."""
 
-    def __init__(self, service: TextService, encoder: ChatEncoder, reader: Reader) -> None:
+    def __init__(self, service: TextService, turns: Turns) -> None:
         self._service = service
-        self._encoder = encoder
-        self._reader = reader
+        self._turns = turns
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._service
         request = await service.read(scope, receive, ChatRequest, RULES)
-        terms = terms_of(request, service.config.limits, guard=service.config.collapse_guard)
-        num_logprobs = num_logprobs_of(request)
-        use = tool_use(request.tools, request.tool_choice, request.parallel_tool_calls, service.config.limits)
-        self._reader.check(use)
-        structured = structured_of(request, service.config.limits)
-        changes = changes_of(
-            json_output(request, structured, calls=bool(use.tools) and use.mode != "none"), is_asked=terms.partial_json
-        )
-        with service.admission.admit(terms.num_choices):
-            tokens = await self._encoder.encode(
-                request.messages,
-                tools=request.tools,
-                add_generation_prompt=request.add_generation_prompt,
-                continue_final_message=bool(request.continue_final_message),
-                variables=variables_of(request),
-            )
-            check_prompt(tokens, service.replica.spec.vocab_size, param="messages")
-            params = sampling_params(
-                request,
-                service.defaults,
-                seed=terms.seed,
-                max_tokens=resolve_max_tokens(
-                    request.max_tokens if request.max_completion_tokens is None else request.max_completion_tokens,
-                    service.defaults.max_new_tokens or service.config.default_max_tokens,
-                    prompt_tokens=len(tokens),
-                    context=service.context,
-                    param="messages",
-                ),
-                vocab_size=service.replica.spec.vocab_size,
-                logprobs=num_logprobs,
-            )
-            reading = self._reader.reading(use, tokens)
-            constraint = await service.constrainer.constraint(structured, [params], use=use, reading=reading)
-            rules = StreamRules(
-                stops=terms.stops,
-                show_stop=bool(request.include_stop_str_in_output),
-                skip_special=request.skip_special_tokens is not False,
-                scored=num_logprobs is not None,
-                reading=reading,
-            )
+        turn = turn_of(request, service.config)
+        calls = bool(turn.use.tools) and turn.use.mode != "none"
+        changes = changes_of(json_output(request, turn.structured, calls=calls), is_asked=turn.terms.partial_json)
+        with service.admission.admit(turn.terms.num_choices):
+            prepared = await self._turns.prepare(turn)
             form = ChatFormat(
                 service,
-                terms,
-                is_scored=rules.scored,
+                turn.terms,
+                is_scored=turn.logprobs is not None,
                 shows_reasoning=request.include_reasoning is not False,
-                prompt_token_ids=tokens if request.return_token_ids else None,
+                prompt_token_ids=prepared.prompt.tokens if request.return_token_ids else None,
                 changes=changes,
-                call_finish="stop" if use.mode == "named" else "tool_calls",
+                call_finish="stop" if turn.use.mode == "named" else "tool_calls",
             )
-            prompts = [Prompt(tokens, params)]
-            connection = (scope, receive, send)
-            await service.answer(prompts, request, terms, rules, form, connection, constraint=constraint)
+            await self._turns.answer(prepared, form, (scope, receive, send))
+
+
+def turn_of(request: ChatRequest, config: GatewayConfig) -> Turn:
+    """Raises RequestError, naming the field."""
+    limits = config.limits
+    return Turn(
+        fields=request,
+        terms=terms_of(request, limits, guard=config.collapse_guard),
+        messages=request.messages,
+        tools=request.tools,
+        use=tool_use(request.tools, request.tool_choice, request.parallel_tool_calls, limits),
+        structured=structured_of(request, limits),
+        max_tokens=request.max_tokens if request.max_completion_tokens is None else request.max_completion_tokens,
+        logprobs=num_logprobs_of(request),
+        add_generation_prompt=request.add_generation_prompt,
+        continue_final_message=bool(request.continue_final_message),
+        variables=variables_of(request),
+    )
 
 
 def variables_of(request: ChatRequest) -> dict[str, Any]:
@@ -282,8 +212,11 @@ class ChatFormat:
 
     def closing(self, usage: Usage) -> bytes:
         if not self._include_usage:
-            return b""
-        return self._last_head + b',"choices":[],"usage":' + self._encode(usage_object(usage)) + b"}\n\n"
+            return DONE
+        return self._last_head + b',"choices":[],"usage":' + self._encode(usage_object(usage)) + b"}\n\n" + DONE
+
+    def failure(self, error: BaseException) -> bytes:
+        return failure_events(error)
 
     def whole(self, choices: Sequence[Sequence[Delta]], usage: Usage) -> bytes:
         body: dict[str, Any] = {

@@ -30,7 +30,7 @@ from dayzero.gateway.parse import FieldRules
 from dayzero.gateway.service import TextService
 from dayzero.gateway.stream import Delta, Echo, Scored, StreamRules
 from dayzero.gateway.structured import json_output, structured_of
-from dayzero.gateway.views.format import collapse_object, finite, usage_object
+from dayzero.gateway.views.format import DONE, collapse_object, failure_events, finite, usage_object
 from dayzero.text.tokenizer import Tokenizer
 
 DEFAULT_MAX_TOKENS = 16  # OpenAI's
@@ -220,8 +220,11 @@ class CompletionFormat:
 
     def closing(self, usage: Usage) -> bytes:
         if not self._include_usage:
-            return b""
-        return self._head + b'],"usage":' + self._encode(usage_object(usage)) + b"}\n\n"
+            return DONE
+        return self._head + b'],"usage":' + self._encode(usage_object(usage)) + b"}\n\n" + DONE
+
+    def failure(self, error: BaseException) -> bytes:
+        return failure_events(error)
 
     def whole(self, choices: Sequence[Sequence[Delta]], usage: Usage) -> bytes:
         body: dict[str, Any] = {

@@ -5,10 +5,12 @@ from typing import Any
 
 import msgspec
 
+from dayzero.gateway.errors import error_object
 from dayzero.gateway.generate import Usage
 from dayzero.gateway.stream import Delta
 from dayzero.text.tokenizer import Tokenizer
 
+DONE = b"data: [DONE]\n\n"
 LOWEST_LOGPROB = -9999.0  # JSON has no infinity
 
 
@@ -20,6 +22,11 @@ def token_bytes_and_text(tokenizer: Tokenizer, token: int) -> dict[str, Any]:
     """A token as text, which may be a part of a character, and as the bytes that it really is."""
     raw = tokenizer.token_bytes(token)
     return {"token": raw.decode("utf-8", "replace"), "bytes": list(raw)}
+
+
+def failure_events(error: BaseException) -> bytes:
+    """The end of a stream that failed after its first byte."""
+    return b"data: " + msgspec.json.encode({"error": error_object(error)}) + b"\n\n" + DONE
 
 
 def usage_object(usage: Usage) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from starlette.types import Receive, Scope, Send
 from dayzero.core.sampling import check_prompt
 from dayzero.errors import RequestError
 from dayzero.gateway.answer import send_json
+from dayzero.gateway.chat_encoder import ChatEncoder
 from dayzero.gateway.fields import check_text_size
 from dayzero.gateway.parse import FieldRules
 from dayzero.gateway.service import TextService
-from dayzero.gateway.views.chat import ChatEncoder
 
 RULES = FieldRules(neutral={"tools": ([],), "chat_template": ()})
 
