@@ -1,10 +1,11 @@
 """Reading an output with a parser, whole or in pieces."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from dayzero.grammar.parts import CallArguments, CallEnded, CallStarted, Part, Reasoning, Text
+from tests.grammar.splits import splits_of
 
 
 class Parser(Protocol):
@@ -58,15 +59,9 @@ def read(parser: Parser, pieces: Iterable[str]) -> Answer:
     return answer
 
 
-def splits(text: str) -> Iterator[list[str]]:
-    """Character by character, and cut in two at every place."""
-    yield list(text)
-    yield from ([text[:cut], text[cut:]] for cut in range(len(text) + 1))
-
-
 def read_every_way(make: Callable[[], Parser], output: str) -> Answer:
     """The answer, which is the same however the output was cut."""
     answer = read(make(), [output])
-    for pieces in splits(output):
+    for pieces in splits_of(output):
         assert read(make(), pieces) == answer, pieces
     return answer

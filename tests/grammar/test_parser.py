@@ -1,9 +1,6 @@
 """The parser on what other projects say of outputs, however an output is cut."""
 
-import itertools
 import json
-import random
-import zlib
 
 import pytest
 
@@ -11,43 +8,16 @@ from dayzero.grammar.format import Format
 from dayzero.grammar.formats.registry import FORMATS
 from dayzero.grammar.parser import Parser, parser_for
 from dayzero.grammar.tools import Tool
-from dayzero.grammar.window import Marker, Piece
 from tests.grammar.reading import Answer, ReadCall, read, read_every_way
+from tests.grammar.splits import splits_of, with_marker_tokens
 from tests.grammar.upstream_cases import Case, cases_of
 
 FILES = {name: name.replace("-", "_").replace(".", "") for name in FORMATS}
 CASES = [(FORMATS[name], number, case) for name, file in FILES.items() for number, case in enumerate(cases_of(file))]
-NUM_RANDOM_SPLITS = 40
 
 
 def parser_of(form: Format, case: Case, tokens: frozenset[str] = frozenset()) -> Parser:
     return parser_for(form, case.offered(), starts_in_reasoning=case.starts_in_reasoning, marker_tokens=tokens)
-
-
-def with_marker_tokens(output: str, tokens: frozenset[str]) -> list[Piece]:
-    """The output as pieces, in which markers are tokens of their own."""
-    pieces: list[Piece] = []
-    while output:
-        at, marker = min(
-            ((at, marker) for marker in tokens if (at := output.find(marker)) >= 0),
-            key=lambda found: (found[0], -len(found[1])),
-            default=(len(output), ""),
-        )
-        pieces += [*output[:at], *([Marker(marker)] if marker else [])]
-        output = output[at + len(marker) :]
-    return pieces
-
-
-def splits_of(output: str) -> list[list[str]]:
-    """By character, in two at every place if it is short, and at random."""
-    chance = random.Random(zlib.crc32(output.encode()))
-    found = [list(output)]
-    if len(output) <= 120:
-        found += [[output[:cut], output[cut:]] for cut in range(1, len(output))]
-    for _ in range(NUM_RANDOM_SPLITS):
-        cuts = sorted({0, len(output), *(chance.randrange(len(output) + 1) for _ in range(chance.randrange(1, 12)))})
-        found.append([output[a:b] for a, b in itertools.pairwise(cuts)])
-    return found
 
 
 @pytest.mark.parametrize(("form", "number", "case"), CASES, ids=[f"{form.name}-{n}" for form, n, _ in CASES])
