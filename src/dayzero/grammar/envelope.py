@@ -82,6 +82,7 @@ def string(window: Window, limit: int) -> Generator[Said, None, str]:
         yield from more(window)
     try:
         found = json.loads(window.take(at + 1), strict=False)
+        found.encode()  # half a pair of surrogates is no text
     except ValueError:
         raise Malformed from None
     assert isinstance(found, str)

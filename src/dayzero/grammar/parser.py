@@ -88,6 +88,7 @@ class OutputParser:
         self._num_calls = 0
         self._is_open = False  # a call has been said to start
         self._has_called = False  # the reader has told of a call
+        self._is_shown = False  # the last one it told of was none of ours, and is text
         self._held = ""  # white space that may be dropped
         self._has_spoken = False  # something since the beginning, the reasoning or the last call
         self._has_answered = False  # anything at all that is not reasoning
@@ -171,7 +172,7 @@ class OutputParser:
         window = self._window
         window.taken = []
         window.take(len(trigger))
-        self._has_called = False
+        self._has_called = self._is_shown = False
         self._reader = self._shape.read(window, trigger, self._tools)
 
     def _read_call(self, parts: list[Part]) -> bool:
@@ -186,6 +187,9 @@ class OutputParser:
             self._break_off(parts, drops_rest=False)
         except Truncated:
             self._break_off(parts, drops_rest=self._has_called)
+        else:
+            if self._is_shown:
+                self._show_raw(parts)
         self._reader = None
         self._window.taken = None
         return True
@@ -212,6 +216,7 @@ class OutputParser:
 
     def _end_call(self, parts: list[Part], *, is_complete: bool) -> None:
         self._has_called = True
+        self._is_shown = not self._is_open
         if self._is_open:
             self._emit(CallEnded(self._num_calls, is_complete), parts)
             self._num_calls += 1

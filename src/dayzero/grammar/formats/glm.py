@@ -23,7 +23,7 @@ GLM = Format(
         tags=Tags(
             key_begin="<arg_key>",
             key_end="</arg_key>",
-            value_begins={"<arg_value>": None},
+            value_begins={"<arg_value>": None, "": None},  # some leave it out under load
             value_end="</arg_value>",
             end="</tool_call>",
         ),

@@ -10,7 +10,7 @@ PYTHONIC = Format(
     name="pythonic",
     shape=Pythonic(end="<|python_end|>"),
     triggers=("<|python_start|>",),
-    bare="[",
+    bare="[{",
     forbidden=("<|header_start|>",),
     template=("<|header_start|>", "func_name1(params_name1=params_value1"),
 )

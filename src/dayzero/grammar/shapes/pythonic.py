@@ -1,5 +1,7 @@
 """Calls as Python writes them: [f(city="Köln", days=2), g()]. Read as data, never evaluated.
 
+Some models write calls as JSON objects instead, now and then: that is read too.
+
 A string's characters go through as they come; any other value is read once it is complete.
 """
 
@@ -10,6 +12,7 @@ import warnings
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 
+from dayzero.grammar.shapes.enveloped import BareEnvelopes
 from dayzero.grammar.tools import Tool
 from dayzero.grammar.window import (
     Arguments,
@@ -31,7 +34,7 @@ _MAX_VALUE = 65536  # characters of a value that is no string
 _WORDS = {"true": True, "false": False, "null": None}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "\\": "\\", "'": "'", '"': '"', "0": "\0", "\n": ""}
 _HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
-_SURROGATES = range(0xD800, 0xE000)
+_HIGH, _LOW = range(0xD800, 0xDC00), range(0xDC00, 0xE000)  # halves of a character beyond 16 bits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,18 +50,25 @@ class Pythonic:
     def marks(self) -> tuple[str, ...]:
         return (self.end,) if self.end else ()
 
-    def read(self, window: Window, trigger: str, tools: Mapping[str, Tool]) -> Reader:  # noqa: ARG002
+    def read(self, window: Window, trigger: str, tools: Mapping[str, Tool]) -> Reader:
         yield from spaces(window)
-        yield from literal(window, "[")
-        while True:
-            yield from spaces(window)
-            yield from _call(window)
-            yield from spaces(window)
-            if (yield from literal(window, ",", "]")) == "]":
-                break
+        if window.text[0] == "{":
+            yield from BareEnvelopes().read(window, trigger, tools)
+        else:
+            yield from _listed(window)
         if self.end and trigger:
             yield from spaces(window)
             yield from literal(window, self.end)
+
+
+def _listed(window: Window) -> Reader:
+    yield from literal(window, "[")
+    while True:
+        yield from spaces(window)
+        yield from _call(window)
+        yield from spaces(window)
+        if (yield from literal(window, ",", "]")) == "]":
+            return
 
 
 def _call(window: Window) -> Reader:
@@ -156,7 +166,8 @@ def _json_of(text: str) -> str:
         for node in ast.walk(tree):
             for name, child in list(ast.iter_fields(node)):
                 setattr(node, name, _worded(child))
-        return json.dumps(ast.literal_eval(tree), ensure_ascii=False, allow_nan=False)
+        said = json.dumps(ast.literal_eval(tree), ensure_ascii=False, allow_nan=False)
+        return said.encode("utf-16", "surrogatepass").decode("utf-16")  # pairs of escapes are characters
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         raise Malformed from None
 
@@ -224,7 +235,20 @@ def _escape(window: Window) -> str | None:
         return _ESCAPES.get(text[1], text[:2]) if window.take(2) else None
     if len(text) < 2 + digits:
         return None
-    code = window.take(2 + digits)[2:]
-    if re.fullmatch(r"[0-9A-Fa-f]+", code) is None or (number := int(code, 16)) > 0x10FFFF or number in _SURROGATES:
+    number, size = _code(text[2 : 2 + digits]), 2 + digits
+    if number in _HIGH:
+        if len(text) < 2 * size:
+            return None
+        if text[size : size + 2] != text[:2] or (low := _code(text[size + 2 : 2 * size])) not in _LOW:
+            raise Malformed
+        number, size = 0x10000 + ((number - _HIGH.start) << 10) + low - _LOW.start, 2 * size
+    if number > 0x10FFFF or number in _LOW:
         raise Malformed
+    window.take(size)
     return chr(number)
+
+
+def _code(digits: str) -> int:
+    if re.fullmatch(r"[0-9A-Fa-f]+", digits) is None:
+        raise Malformed
+    return int(digits, 16)

@@ -51,21 +51,22 @@ class Tagged:
                 window.take(len(found))
                 if found == self.section_end:
                     return
-            yield from self._call(window, tools)
+            yield from self._call(window, trigger, tools)
             if not self.section_end:
                 return
             begins = False
 
-    def _call(self, window: Window, tools: Mapping[str, Tool]) -> Reader:
-        nexts = (self.name_end,) if self.name_end else (self.tags.key_begin, self.tags.end)
-        ends = Markers(nexts, window.tokens)
-        name, _ = yield from until(window, ends, _MAX_NAME, keep=None if self.name_end else nexts)
+    def _call(self, window: Window, trigger: str, tools: Mapping[str, Tool]) -> Reader:
+        stops = (self.name_end,) if self.name_end else (self.tags.key_begin, self.tags.end)
+        ends = Markers(stops, window.tokens)
+        name, _ = yield from until(window, ends, _MAX_NAME, keep=None if self.name_end else stops)
         name = name.strip()
         if not name:
             raise Malformed
         yield Name(name)
         tool = tools.get(name)
-        reader = TaggedObject(self.tags, {} if tool is None else tool.parameters)
+        nexts = [mark for mark in (self.begin, self.section_end, trigger) if mark]  # a call whose own end is missing
+        reader = TaggedObject(self.tags, {} if tool is None else tool.parameters, nexts=nexts)
         yield from converted(window, reader)
         yield End()
         yield from literal(window, self.tags.end)
