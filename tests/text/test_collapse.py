@@ -4,6 +4,7 @@ import json
 import random
 from array import array
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -88,6 +89,14 @@ def test_nothing_is_found_in_honest_output(smollm: Tokenizer, name: str) -> None
 @pytest.mark.parametrize("name", HONEST)
 def test_nothing_is_found_by_another_vocabulary(coder: Tokenizer, name: str) -> None:
     assert first_finding(coder, encode(coder, PROSE + HONEST[name] + "\n" + PROSE))[0] is None
+
+
+@pytest.mark.parametrize("fence", ["", "```\n"])
+def test_nothing_is_found_in_the_sources_of_this_project(smollm: Tokenizer, fence: str) -> None:
+    sources = Path(__file__).resolve().parents[2] / "src"
+    for path in sorted(sources.rglob("*.py")):
+        ids = encode(smollm, fence + path.read_text(encoding="utf-8") + fence)
+        assert first_finding(smollm, ids)[0] is None, path
 
 
 def test_a_fragment_needs_four_and_a_word_twelve() -> None:

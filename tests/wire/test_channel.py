@@ -33,8 +33,8 @@ def test_receive_returns_none_when_nothing_came(channel: Channel) -> None:
 
 
 def test_receive_waits_for_a_message(channel: Channel, gateway: "zmq.Socket[bytes]") -> None:
-    gateway.send(_encode(Abort(5)))
-    assert channel.receive(5.0) == Abort(5)
+    gateway.send(_encode(Abort(5, num_kept=3)))
+    assert channel.receive(5.0) == Abort(5, num_kept=3)
 
 
 def test_drain_returns_all_that_waits_in_order(channel: Channel, gateway: "zmq.Socket[bytes]") -> None:

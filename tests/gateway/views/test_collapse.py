@@ -184,6 +184,18 @@ def test_the_end_of_reasoning_that_was_forced_is_output() -> None:
     assert body["usage"]["completion_tokens_details"]["reasoning_tokens"] == len("hm s") + 2
 
 
+def test_an_end_of_reasoning_that_is_forced_reaches_no_other_choice() -> None:
+    def script(submit: Submit) -> list[TokenEvent]:
+        if submit.choice == 1:
+            return tries([THINK, *b"hm s", *[ING] * 9], list(b"Yes."))(submit)
+        return says([THINK, *b"hm, no loop", THOUGHT, *b"No."])(submit)
+
+    this = stand(script, words=WORDS, tool_format=FORMATS["hermes"])
+    told = [choice["token_ids"] for choice in this.chat(n=3, return_token_ids=True).json()["choices"]]
+    assert told[1] == [THINK, *b"hm s", ING, THOUGHT, *b"Yes.", 256]
+    assert told[0] == told[2] == [THINK, *b"hm, no loop", THOUGHT, *b"No.", 256]
+
+
 def test_harmonys_reasoning_is_ended_by_the_header_of_an_answer() -> None:
     thought = b"<|channel|>analysis<|message|>hm s"
     this = served([*thought, *[ING] * 9], list(b"Yes.<|return|>"), tool_format=FORMATS["harmony"])
