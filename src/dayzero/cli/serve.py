@@ -23,6 +23,7 @@ from dayzero.wire.messages import Loading
 if TYPE_CHECKING:
     from dayzero.checkpoint.open import Checkpoint
     from dayzero.gateway.config import GatewayConfig
+    from dayzero.gateway.chat_encoder import ChatRenderer
     from dayzero.grammar.format import Format
     from dayzero.text.rendering import ConfinedTemplate
     from dayzero.text.tokenizer import Tokenizer
@@ -121,8 +122,9 @@ async def _serve(
 
     replica, tokenizer, renderer = await _start(engine, checkpoint, template)
     try:
+        naming, fault = await _naming(renderer, tool_format)
         gateway = create_app(
-            config, replica, tokenizer, renderer=renderer, defaults=checkpoint.generation, tool_format=tool_format
+            config, replica, tokenizer, renderer=naming, defaults=checkpoint.generation, tool_format=tool_format
         )
         port = listener.getsockname()[1]
         try:
@@ -131,7 +133,7 @@ async def _serve(
                 config,
                 listener,
                 on_started=lambda: announce(
-                    replica.spec, config.served_model_name, url_of(config.host, port), tool_format
+                    replica.spec, config.served_model_name, url_of(config.host, port), tools_line(tool_format, fault)
                 ),
             )
         finally:
@@ -176,7 +178,26 @@ def url_of(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def announce(spec: EngineSpec, name: str, url: str, tool_format: "Format | None") -> None:
+async def _naming(
+    renderer: "ConfinedTemplate | None", tool_format: "Format | None"
+) -> "tuple[ChatRenderer | None, str | None]":
+    """The template, naming calls as the model does; and how it writes them otherwise than the model would."""
+    from dayzero.gateway.history import NamingRenderer, history_fault
+
+    if renderer is None or tool_format is None:
+        return renderer, None
+    naming = NamingRenderer(renderer, tool_format.call_id)
+    return naming, await history_fault(naming, tool_format)
+
+
+def tools_line(tool_format: "Format | None", fault: str | None) -> str:
+    """The format of calls, and what is wrong with the history of them."""
+    if tool_format is None:
+        return "no format known"
+    return tool_format.name + ("" if fault is None else f"; the chat template is for another one: {fault}")
+
+
+def announce(spec: EngineSpec, name: str, url: str, tools: str) -> None:
     """What was decided, where it listens, and a line that works."""
     print(
         f"model      {name} ({spec.family}, {spec.dtype}, precision {spec.precision}, "
@@ -187,7 +208,7 @@ def announce(spec: EngineSpec, name: str, url: str, tool_format: "Format | None"
         f"KV pool    {spec.kv_blocks} blocks of {spec.block_size} tokens in {spec.kv_dtype}, "
         f"{spec.kv_bytes / 2**30:.2f} GiB as it fills"
     )
-    print(f"tools      {'no format known' if tool_format is None else tool_format.name}")
+    print(f"tools      {tools}")
     print(f"step       {spec.max_step_tokens} tokens, {spec.threads} threads")
     print(f"version    policy {spec.policy_version}, numerics {spec.numerics_id}")
     for choice in spec.kernels:

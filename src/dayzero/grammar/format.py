@@ -36,6 +36,8 @@ class Format:
     closes_reasoning  a call may come before the end of reasoning, and ends it
     forbidden         what a model must never write: the turns of others, and results of tools
     tokens            further strings within calls or thoughts that may be one token of a vocabulary
+    call_id           how a template names the calls of earlier turns, where the model depends on it: `{name}`, and
+                      `{index}` or `{index:9}`, so many digits, which counts the calls of a conversation
     template          a chat template that holds all of these speaks this format
     """
 
@@ -47,6 +49,7 @@ class Format:
     closes_reasoning: bool = False
     forbidden: tuple[str, ...] = ()
     tokens: tuple[str, ...] = ()
+    call_id: str = ""
     template: tuple[str, ...] = ()
 
     @property

@@ -25,5 +25,6 @@ KIMI_K2 = Format(
     reasoning=("<think>", "</think>"),
     closes_reasoning=True,
     forbidden=("<|im_user|>", "<|im_system|>"),
+    call_id="functions.{name}:{index}",
     template=("<|tool_calls_section_begin|>", "<|tool_call_argument_begin|>"),
 )

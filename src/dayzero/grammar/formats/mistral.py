@@ -12,5 +12,6 @@ MISTRAL = Format(
     triggers=("[TOOL_CALLS]",),
     reasoning=("[THINK]", "[/THINK]"),
     forbidden=("[TOOL_RESULTS]", "[INST]", "[AVAILABLE_TOOLS]"),
+    call_id="{index:9}",
     template=("[TOOL_CALLS]", "[ARGS]"),
 )

@@ -1,6 +1,7 @@
 """Mistral up to version 7 of its tokenizer: one marker and a list of JSON objects.
 
 Source: the chat template of mistralai/Mistral-7B-Instruct-v0.3.
+The template wants an id of nine letters or digits.
 """
 
 from dayzero.grammar.format import Format
@@ -11,5 +12,6 @@ MISTRAL_JSON = Format(
     shape=EnvelopedList(),
     triggers=("[TOOL_CALLS]",),
     forbidden=("[TOOL_RESULTS]", "[INST]", "[AVAILABLE_TOOLS]"),
+    call_id="{index:9}",
     template=("[TOOL_CALLS]", "[TOOL_RESULTS]"),
 )
