@@ -22,8 +22,8 @@ from dayzero.wire.messages import Loading
 
 if TYPE_CHECKING:
     from dayzero.checkpoint.open import Checkpoint
-    from dayzero.gateway.config import GatewayConfig
     from dayzero.gateway.chat_encoder import ChatRenderer
+    from dayzero.gateway.config import GatewayConfig
     from dayzero.grammar.format import Format
     from dayzero.text.rendering import ConfinedTemplate
     from dayzero.text.tokenizer import Tokenizer
