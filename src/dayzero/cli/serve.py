@@ -48,7 +48,8 @@ def serve(
     kv_memory: Annotated[float | None, typer.Option(min=0.0, max=2.0**20, help="GiB; default: half the free")] = None,
     chat_template: Annotated[Path | None, typer.Option(help="a Jinja file instead of the model's own")] = None,
     tool_format: Annotated[
-        str, typer.Option(help="how the model writes calls and reasoning: a format by its name, none, or auto")
+        str,
+        typer.Option(help="how the model writes calls and reasoning: a format by its name, a TOML file, none, or auto"),
     ] = "auto",
     collapse_guard: Annotated[
         str, typer.Option(help="of a chat whose output repeats itself, unless it says: off, stop or retry")

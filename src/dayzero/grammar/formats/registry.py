@@ -1,10 +1,12 @@
 """Every format by its name, and which one a chat template speaks."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 from dayzero.errors import ConfigError
 from dayzero.grammar.format import Format
+from dayzero.grammar.format_file import read_format
 from dayzero.grammar.formats.deepseek_v3 import DEEPSEEK_V3
 from dayzero.grammar.formats.deepseek_v31 import DEEPSEEK_V31
 from dayzero.grammar.formats.deepseek_v32 import DEEPSEEK_V32
@@ -52,11 +54,19 @@ def format_of(chat_template: str) -> Format | None:
 
 
 def chosen_format(name: str, chat_template: str) -> Format | None:
-    """A format by its name, None for "none", what the template speaks for "auto". ConfigError for another name."""
+    """A format by its name, or by the path of a file that ends with .toml. ConfigError for anything else.
+
+    None for "none"; for "auto" what the template speaks.
+    """
     if name == "auto":
         return format_of(chat_template)
     if name == "none":
         return None
+    if name.endswith(".toml"):
+        return read_format(Path(name))
     if name not in FORMATS:
-        raise ConfigError(f"no such tool format: {name}", hint=f"known: auto, none, {', '.join(FORMATS)}")
+        known = ", ".join(FORMATS)
+        raise ConfigError(
+            f"no such tool format: {name}", hint=f"known: auto, none, {known}, or a file that ends with .toml"
+        )
     return FORMATS[name]
