@@ -10,17 +10,26 @@ from dayzero.core.constraint import Constraint
 from dayzero.core.events import FinishReason, Logprob, TokenEvent
 from dayzero.core.sampling import SamplingParams
 from dayzero.errors import ConfigError
-from dayzero.gateway.guard import Collapsed, Guard, GuardPolicy, mode_of
+from dayzero.gateway.guard import Collapsed, Guard, GuardPolicy, Thoughts, mode_of
 from dayzero.wire.messages import Submit
 from tests.gateway.stand import byte_tokenizer
 
 ING, VERY = 259, 260
-SPELT = byte_tokenizer(("ing", " very")).bytes_by_id(skip_special=False)
+SPELT = byte_tokenizer(("ing", " very", "<think>", "</think>")).bytes_by_id(skip_special=False)
 SENTENCE = list(b"and so we went home. ")
 RETRY = GuardPolicy(mode="retry")
+THINK, THOUGHT = 261, 262
+SPELT_THOUGHTS = Thoughts(closing=list(b"</think>"))
+THOUGHTS = Thoughts(begin=THINK, end=THOUGHT, closing=[THOUGHT])
 
 
-def guard(policy: GuardPolicy = RETRY, *, constraint: Constraint | None = None, **params: Any) -> Guard:
+def guard(
+    policy: GuardPolicy = RETRY,
+    *,
+    constraint: Constraint | None = None,
+    thoughts: Thoughts = SPELT_THOUGHTS,
+    **params: Any,
+) -> Guard:
     submit = Submit(
         request_id=1,
         prompt=[1],
@@ -29,7 +38,7 @@ def guard(policy: GuardPolicy = RETRY, *, constraint: Constraint | None = None, 
         policy_version="",
         constraint=constraint,
     )
-    return Guard(policy, submit, SPELT, reasoning_end=list(b"</think>"))
+    return Guard(policy, submit, SPELT, thoughts)
 
 
 def events_of(
@@ -174,6 +183,19 @@ def test_an_output_that_a_grammar_binds_needs_64_copies_and_nothing_is_forced_in
     retry = watch.retry(is_reasoning=True)
     assert retry is not None
     assert (retry.forced, retry.submit.constraint) == ([], Constraint(grammar="start: /(ing)*/"))
+
+
+@pytest.mark.parametrize(
+    ("before", "thoughts"),
+    [([THINK, 65], THOUGHTS), ([65], Thoughts(starts=True, begin=THINK, end=THOUGHT, closing=[THOUGHT]))],
+)
+def test_what_is_thought_before_a_bound_answer_is_not_bound(before: list[int], thoughts: Thoughts) -> None:
+    watch = guard(constraint=Constraint(grammar="start: /(ing)*/"), thoughts=thoughts)
+    assert shown_by(watch, events_of([*before, *[ING] * 9], None)) == [*before, ING]
+    retry = watch.retry(is_reasoning=True)
+    assert retry is not None
+    assert retry.submit.committed == [*before, ING, THOUGHT]
+    assert len(shown_by(watch, events_of([ING] * 200, None))) == 64
 
 
 def test_an_output_whose_calls_only_are_bound_is_watched_as_others_are() -> None:

@@ -17,7 +17,7 @@ from dayzero.core.events import FinishReason, TokenEvent
 from dayzero.core.sampling import SamplingParams
 from dayzero.errors import InternalError
 from dayzero.gateway.errors import DeadlinePassed, root_cause
-from dayzero.gateway.guard import UNGUARDED, Guard, GuardPolicy
+from dayzero.gateway.guard import NO_THOUGHTS, UNGUARDED, Guard, GuardPolicy
 from dayzero.gateway.metrics import Metrics
 from dayzero.gateway.stream import ChoiceStream, Delta, Echo, StreamRules
 from dayzero.router.replica import Replica
@@ -151,7 +151,7 @@ class Generator:
             return None
         reading = work.rules.reading
         spelt = self._tokenizer.bytes_by_id(skip_special=False)
-        return Guard(work.guard, submit, spelt, () if reading is None else reading.reasoning_end)
+        return Guard(work.guard, submit, spelt, NO_THOUGHTS if reading is None else reading.thoughts)
 
     async def _guarded(self, submit: Submit, stream: ChoiceStream, guard: Guard) -> AsyncIterator[TokenEvent]:
         """What may be shown of a choice, over all its attempts. `stream` takes each event before the next is made."""

@@ -65,6 +65,24 @@ class Collapsed:
     is_end: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thoughts:
+    """How what a model thinks is told from its answer.
+
+    starts       an output begins with it
+    begin, end   the tokens around it; None: more than one, or none
+    closing      what has to be written for the answer to follow
+    """
+
+    starts: bool = False
+    begin: int | None = None
+    end: int | None = None
+    closing: Sequence[int] = ()
+
+
+NO_THOUGHTS = Thoughts()
+
+
 @dataclass(frozen=True, slots=True)
 class Retry:
     """How a choice goes on. `forced` are tokens that count as output though no model drew them."""
@@ -81,20 +99,20 @@ class Guard:
     """
 
     def __init__(
-        self, policy: GuardPolicy, submit: Submit, spelt: Mapping[int, bytes], reasoning_end: Sequence[int] = ()
+        self, policy: GuardPolicy, submit: Submit, spelt: Mapping[int, bytes], thoughts: Thoughts = NO_THOUGHTS
     ) -> None:
         """
-        submit          of the first attempt
-        spelt           the bytes of each token
-        reasoning_end   tokens that end a model's thoughts
+        submit   of the first attempt
+        spelt    the bytes of each token
         """
         constraint = submit.constraint
         self._is_bound = constraint is not None and bool(constraint.grammar) and not constraint.after_tokens
-        self._detector = CollapseDetector(is_bound=self._is_bound)
+        self._thinks_freely = self._is_bound and thoughts.begin is not None and thoughts.end is not None
+        self._detector = CollapseDetector(is_bound=self._is_bound and not (thoughts.starts and self._thinks_freely))
+        self._thoughts = thoughts
         self._policy = policy
         self._submit = submit
         self._spelt = spelt
-        self._reasoning_end = reasoning_end
         self._shown: list[int] = []
         self._held: list[int] = []
         self._held_logprobs: list[Logprob] = []
@@ -115,7 +133,7 @@ class Guard:
 
         An output that ends by itself, in the very token of a finding too, is let through.
         """
-        push, spelt, tokens = self._detector.push, self._spelt, event.tokens
+        push, spelt, tokens = self._push_bound if self._is_bound else self._detector.push, self._spelt, event.tokens
         for count, token in enumerate(tokens, 1):
             found = push(token, spelt[token])
             if found is not None and (event.finish is None or count < len(tokens)):
@@ -127,6 +145,12 @@ class Guard:
             self._shown += tokens
             return event
         return self._show(event, num_clean)
+
+    def _push_bound(self, token: int, spelt: bytes) -> Collapse | None:
+        """A grammar binds what follows the model's thoughts, not these; known where tokens stand around them."""
+        if self._thinks_freely and token in (self._thoughts.begin, self._thoughts.end):
+            self._detector.is_bound = token == self._thoughts.end
+        return self._detector.push(token, spelt)
 
     def _cut(self, event: TokenEvent, count: int, found: Collapse) -> TokenEvent | None:
         logprobs = None if event.logprobs is None else event.logprobs[:count]
@@ -161,7 +185,8 @@ class Guard:
         assert found is not None, "nothing was found"
         self._last = found
         self._num_discarded += len(self.unshown.tokens)
-        forced = list(self._reasoning_end) if is_reasoning and not self._is_bound else []
+        may_force = is_reasoning and (self._thinks_freely or not self._is_bound)
+        forced = list(self._thoughts.closing) if may_force else []
         params = self._submit.params
         has_room = len(self._shown) + len(forced) < params.max_tokens
         if self._policy.mode != "retry" or self.attempts == self._policy.max_retries or not has_room:
@@ -171,7 +196,7 @@ class Guard:
         self._detector.resume()
         self._shown += forced
         for token in forced:
-            self._detector.push(token, self._spelt[token])
+            self._push_bound(token, self._spelt[token])
         if not forced:
             params = self._warmer(params, found.bans)
         params = msgspec.structs.replace(params, prompt_logprobs=None)  # they were told

@@ -1,9 +1,10 @@
 """How the outputs of a request are read: by which format, for which tools, and where they begin."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dayzero.errors import RequestError
+from dayzero.gateway.guard import NO_THOUGHTS, Thoughts
 from dayzero.gateway.tools import ToolUse
 from dayzero.grammar.format import Format
 from dayzero.grammar.parser import Parser, parser_for
@@ -20,7 +21,7 @@ class Reading:
 
     marker_of       the format's markers that are one token of this vocabulary, by its id
     token_ids       of these, and of what the model must never write
-    reasoning_end   tokens that end what a model thinks
+    thoughts        for the guard against repetition
     """
 
     format: Format
@@ -30,7 +31,7 @@ class Reading:
     starts_in_reasoning: bool
     marker_of: Mapping[int, Marker]
     token_ids: Mapping[str, int] = field(default_factory=dict)
-    reasoning_end: Sequence[int] = ()
+    thoughts: Thoughts = NO_THOUGHTS
 
     def parser(self) -> Parser:
         """A new one, for one choice."""
@@ -55,8 +56,11 @@ class Reader:
         strings = () if format is None else (*markers, *format.forbidden)
         self._marker_of = {markup[marker]: Marker(marker) for marker in markers if marker in markup}
         self._token_ids = {string: markup[string] for string in strings if string in markup}
-        end = "" if format is None else format.reasoning_end
-        self._reasoning_end = tokenizer.encode(end, special=True)
+        begin, end = (format.reasoning if format is not None else None) or ("", "")
+        closing = "" if format is None else format.reasoning_end
+        self._thoughts = Thoughts(
+            begin=markup.get(begin), end=markup.get(end), closing=tokenizer.encode(closing, special=True)
+        )
 
     def check(self, use: ToolUse) -> None:
         """Refuse tools that nobody here knows how to call."""
@@ -71,15 +75,16 @@ class Reader:
         """How to read what follows a prompt; None: as plain text."""
         if self._format is None:
             return None
+        starts = self._opens_reasoning(prompt)
         return Reading(
             format=self._format,
             tools=use.tools,
             parallel=use.parallel,
             calls="ignore" if not use.tools else "suppress" if use.mode == "none" else "parse",
-            starts_in_reasoning=self._opens_reasoning(prompt),
+            starts_in_reasoning=starts,
             marker_of=self._marker_of,
             token_ids=self._token_ids,
-            reasoning_end=self._reasoning_end,
+            thoughts=replace(self._thoughts, starts=starts),
         )
 
     def _opens_reasoning(self, prompt: Sequence[int]) -> bool:

@@ -53,7 +53,7 @@ class CollapseDetector:
     """
 
     def __init__(self, *, is_bound: bool = False) -> None:
-        self._is_bound = is_bound
+        self.is_bound = is_bound
         self._ids = array("I")
         self._spelt: list[bytes] = []
         self._dropped = 0  # tokens before the first one that is still held
@@ -91,7 +91,7 @@ class CollapseDetector:
         return found
 
     def _begin_run(self, spelt: bytes) -> None:
-        self._run_limit = FILLER_COPIES if self._is_bound else run_limit(spelt.decode(errors="replace"))
+        self._run_limit = FILLER_COPIES if self.is_bound else run_limit(spelt.decode(errors="replace"))
         self._at_run = self._line, self._in_fence
 
     def resume(self) -> None:
@@ -122,7 +122,7 @@ class CollapseDetector:
     def _copies_needed(self, length: int, period: int) -> int:
         copy = b"".join(self._spelt[-period:]).decode(errors="replace")
         if (
-            self._is_bound
+            self.is_bound
             or is_filler(copy)
             or is_table(b"".join(self._spelt[-max(length, _PROBE_TOKENS) :]).decode(errors="replace"))
         ):
