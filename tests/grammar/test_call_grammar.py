@@ -238,6 +238,7 @@ def test_the_length_of_a_string_between_tags_is_bound() -> None:
         ({"properties": {"a": {"$ref": "#/$defs/s"}}, "$defs": {"s": {"enum": ["x", "y"]}}}, {"a": "x"}, {"a": "z"}),
         ({"$ref": "#/$defs/p", "$defs": {"p": {"properties": {"a": {"type": "integer"}}}}}, {"a": 1}, {"a": [1]}),
         ({"properties": {"a": {"type": "integer"}}, "additionalProperties": True}, {"a": 1, "bc": "x"}, {"a": [1]}),
+        ({"properties": {"a": {"type": "integer", "enum": ["1"]}, "b": {}, "c": False}}, {"b": 1}, {"a": "1"}),
         ({"properties": {"a": {"type": "string", "pattern": "^x|y$"}}}, {"a": "ay"}, {"a": "ax"}),
         ({"properties": {"a": {"type": "string", "pattern": "^(a|[|)/])$"}}}, {"a": "|"}, {"a": "b"}),
     ],
@@ -258,6 +259,7 @@ def test_arguments_that_stand_apart_are_bound_by_what_their_schema_says(
         ({"properties": {"a": {}}, "minProperties": 1}, "minProperties"),
         ({"properties": {"a": {}}, "required": ["b"]}, "requires"),
         ({"properties": {" a>": {}}}, "name"),
+        ({"properties": {"a": False}, "required": ["a"]}, "nothing fits"),
         ({"$ref": "#/$defs/lost"}, "lost"),
     ],
 )

@@ -64,6 +64,7 @@ CASES: list[tuple[Schema, list[object], list[object]]] = [
     ({"type": "object"}, [{}, {"x": 1, "y": {"z": "w"}}], []),
     ({"type": "object", "properties": {}}, [{}], [{"x": 1}]),
     ({"type": "object", "additionalProperties": {"type": "integer"}}, [{"x": 1}], [{"x": "y"}]),
+    ({"properties": {"a": {"type": "string", "enum": [1]}, "b": {}}}, [{"b": 1}, {}], [{"a": "x"}, {"a": 1}]),
     (TREE, [{"root": {"value": 1, "left": {"value": 2}}}], [{"root": {"left": {"value": 2}}}]),
     (
         {"properties": {"b": {"type": "integer"}, "A": {"type": "integer"}, "c d": {}, "e": {}}, "required": ["b"]},

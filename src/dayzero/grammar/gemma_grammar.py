@@ -8,10 +8,19 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-from dayzero.errors import RequestError
 from dayzero.grammar.gemma_object import STRING_MARK
 from dayzero.grammar.lark import Lark
-from dayzero.grammar.subschema import UNBOUND, Schema, cannot_bind, length_of, named_in, pattern_of, referred
+from dayzero.grammar.subschema import (
+    UNBOUND,
+    NothingFits,
+    Schema,
+    cannot_bind,
+    length_of,
+    named_in,
+    pattern_of,
+    referred,
+    values_of,
+)
 
 _BARE_KEY = re.compile(r"[\w.$-]+")
 _ANY_KEY = "[A-Za-z_][A-Za-z0-9_.-]{0,63}"  # that a schema does not name
@@ -47,7 +56,7 @@ class GemmaGrammar:
         """A body for any value that fits the schema."""
         if not isinstance(schema, Mapping):
             if schema is False:
-                raise RequestError("a tool's schema that nothing fits", param="tools")
+                raise NothingFits
             return self._anything()
         self._check(schema)
         if "$ref" in schema:
@@ -110,11 +119,15 @@ class GemmaGrammar:
     def _object(self, schema: Schema) -> str:
         properties, required = named_in(schema)
         others = schema.get("additionalProperties", "properties" not in schema)
-        keys = [
-            (self._pair(self._lark.literal(f"{_noted_key(name)}:"), properties[name]), name in required)
-            for name in sorted(properties, key=str.lower)
-            if properties[name] is not False or name in required
-        ]
+        keys = []
+        for name in sorted(properties, key=str.lower):
+            try:
+                pair = self._pair(self._lark.literal(f"{_noted_key(name)}:"), properties[name])
+            except NothingFits:
+                if name in required:
+                    raise
+                continue
+            keys.append((pair, name in required))
         if others is not False:
             pair = self._pair(f'{self._lark.word(_ANY_KEY, besides=properties)} ":"', others)
             keys.append((self._lark.rule(f'{pair} ("," {pair})*'), False))
@@ -138,11 +151,9 @@ class GemmaGrammar:
         return self._rules[key]
 
     def _words(self, schema: Schema) -> str:
-        values = [schema["const"]] if "const" in schema else schema["enum"]
-        kinds = _kinds_of({"type": schema["type"]} if "type" in schema else {})
-        fitting = [value for value in values if _kind_of(value) in kinds] if isinstance(values, Sequence) else []
+        fitting = values_of(schema)
         if not fitting:
-            raise RequestError("a tool's schema that nothing fits", param="tools")
+            raise NothingFits
         return self._lark.any_of([self._lark.literal(noted(value)) for value in fitting])
 
 
@@ -180,21 +191,6 @@ def _narrowed(kinds: object) -> str:
     """The type of the numbers that these types allow."""
     is_integer = kinds == "integer" or (isinstance(kinds, list) and "integer" in kinds and "number" not in kinds)
     return "integer" if is_integer else "number"
-
-
-def _kind_of(value: object) -> str:
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case str():
-            return "string"
-        case int() | float():
-            return "number"
-        case list():
-            return "array"
-    return "object"
 
 
 def _merged(rest: Schema, alternative: Schema) -> Schema:

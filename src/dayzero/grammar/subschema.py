@@ -16,7 +16,15 @@ UNBOUND = frozenset(
         *("dependentRequired", "dependentSchemas", "dependencies"),
     }
 )
+_WIDER = {"integer": "number"}
 _ROOT = "#/$defs/root"
+
+
+class NothingFits(RequestError):
+    """A schema that no value fits."""
+
+    def __init__(self) -> None:
+        super().__init__("a tool's schema that nothing fits", param="tools")
 
 
 def cannot_bind(keyword: str) -> RequestError:
@@ -39,7 +47,12 @@ def properties_of(parameters: Schema) -> Iterator[tuple[str, Schema, bool]]:
     properties, required = named_in(described)
     for name, schema in properties.items():
         escaped = name.replace("~", "~0").replace("/", "~1")
-        yield name, _alone(parameters, f"{place}properties/{escaped}", schema), name in required
+        alone = _alone(parameters, f"{place}properties/{escaped}", schema)
+        if schema is False or values_of(alone) == []:
+            if name in required:
+                raise NothingFits
+            continue
+        yield name, alone, name in required
 
 
 def others_of(parameters: Schema) -> Schema | None:
@@ -113,14 +126,26 @@ def texts_of(root: Schema, schema: object) -> list[Schema]:
     return found
 
 
-def words_of(schema: Schema) -> list[str] | None:
-    """The strings of which one must be one; None if it may be others."""
+def values_of(schema: Schema) -> list[object] | None:
+    """The values of which one must be it, those that are of the schema's type; None if it may be others."""
     values = schema["enum"] if "enum" in schema else [schema["const"]] if "const" in schema else None
     if not isinstance(values, Sequence):
         return None
+    kinds = schema.get("type")
+    if kinds is None:
+        return list(values)
+    allowed = {_WIDER.get(str(kind), str(kind)) for kind in ([kinds] if isinstance(kinds, str) else _listed(kinds))}
+    return [value for value in values if _kind_of(value) in allowed]
+
+
+def words_of(schema: Schema) -> list[str] | None:
+    """The strings of which one must be one; None if it may be others."""
+    values = values_of(schema)
+    if values is None:
+        return None
     words = [value for value in values if isinstance(value, str)]
     if not words:
-        raise RequestError("a tool's schema that nothing fits", param="tools")
+        raise NothingFits
     return words
 
 
@@ -149,13 +174,28 @@ def _described(parameters: Schema) -> tuple[Schema, str]:
 def _alone(parameters: Schema, place: str, schema: object) -> Schema:
     """The schema at this place, with all that it refers to."""
     if not isinstance(schema, Mapping):
-        return {} if schema is not False else {"not": {}}
+        return {}
     schema = followed(parameters, schema, set())
     if schema is None:
         raise cannot_bind("$ref")
     if not _has_references(schema):
         return schema
     return {"$ref": f"{_ROOT}/{place}", "$defs": {"root": _moved(parameters)}}
+
+
+def _kind_of(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case str():
+            return "string"
+        case int() | float():
+            return "number"
+        case list():
+            return "array"
+    return "object"
 
 
 def _listed(value: object) -> Sequence[object]:
