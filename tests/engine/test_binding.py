@@ -2,6 +2,7 @@
 
 import llguidance as lg
 import pytest
+from msgspec.structs import replace
 
 from dayzero.clock import SystemClock
 from dayzero.core.constraint import Constraint
@@ -11,7 +12,10 @@ from dayzero.core.spec import EngineConfig, FakeModel
 from dayzero.engine.binding import FAULT, Binder
 from dayzero.engine.engine import Engine
 from dayzero.engine.fake import build_fake_engine
+from dayzero.grammar.answer_constraint import answer_constraint
+from dayzero.grammar.formats.hermes import HERMES
 from dayzero.grammar.matcher import TokenTable
+from dayzero.grammar.wanted import ChoiceWanted
 from dayzero.wire.messages import Submit
 from tests.gateway.stand import EOS, byte_tokenizer
 
@@ -147,3 +151,33 @@ def test_a_panic_of_the_library_breaks_its_request_and_keeps_nobody_waiting() ->
     binding = binder.bind(Constraint(grammar=ABC), [])
     assert binding.wait(10.0)
     assert binding.broken == FAULT
+
+
+@pytest.mark.parametrize(("expression", "said"), [("[ab]{3}c", b"bbbc"), ("a{3}c", b"aaac")])
+def test_a_ban_acts_within_a_grammar_unless_that_leaves_nothing_else(expression: str, said: bytes) -> None:
+    one = submit(1, Constraint(grammar=lg.LLMatcher.grammar_from_regex(expression)))
+    banned = replace(one, params=replace(one.params, banned_tokens=(ord("a"),), banned_until=9))
+    assert run(engine(), banned)[1][:2] == (said, FinishReason.STOP)
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_thoughts_that_were_ended_from_outside_are_followed_by_a_bound_answer(starts: bool) -> None:
+    words = ("<think>", "</think>")
+    begin, end = 259, 260
+    bound = answer_constraint(
+        HERMES,
+        (),
+        mode="none",
+        parallel=True,
+        wanted=ChoiceWanted(("yes",)),
+        starts_in_reasoning=starts,
+        token_ids={"<think>": begin, "</think>": end},
+        eos_token_ids=(EOS,),
+    )
+    made, _ = build_fake_engine(
+        EngineConfig(model="fake", fake=FakeModel(vocab_size=261, eos_token_ids=(EOS,))), SystemClock()
+    )
+    made.learn(byte_tokenizer(words).to_json())
+    thought = [*([] if starts else [begin]), *b"hm, ing", end]
+    text, *end_of_it = run(made, replace(submit(1, bound), committed=thought))[1]
+    assert (text.strip(), *end_of_it) == (b"yes", FinishReason.STOP, None)
