@@ -80,6 +80,7 @@ def test_an_output_does_not_depend_on_its_companions() -> None:
 
 
 def test_a_request_resumes_within_its_grammar() -> None:
+    """B56: a matcher that had been ahead of its output could not go on."""
     whole, _, _ = run(engine(), submit(1, Constraint(grammar=ABC)))[1]
     rest, finish, _ = run(engine(), submit(1, Constraint(grammar=ABC), committed=whole[:2]))[1]
     assert whole[:2] + rest == whole
@@ -87,6 +88,7 @@ def test_a_request_resumes_within_its_grammar() -> None:
 
 
 def test_a_grammar_that_is_none_ends_its_request_and_no_other() -> None:
+    """B56: the stream hung, or all requests ended."""
     said = run(engine(), submit(1, Constraint(grammar="start: missing")), submit(2, Constraint(grammar=ABC)))
     assert said[1][1] is FinishReason.GRAMMAR
     assert said[2][1] is FinishReason.STOP

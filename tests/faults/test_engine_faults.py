@@ -127,6 +127,7 @@ def test_the_model_fails_one_request_from_step_n_on(request_id):
 
 @pytest.mark.parametrize("request_id", range(4))
 def test_a_request_is_aborted_before_step_n(request_id):
+    """B53: blocks of who had left were lost."""
     for step in range(NUM_STEPS):
         world = scenario()
         for _ in range(step):

@@ -70,6 +70,8 @@ def run(scenario: Awaitable[None]) -> None:
 @pytest.mark.parametrize("streams", [False, True])
 @pytest.mark.parametrize("choices", [1, 3])
 def test_a_client_that_leaves_frees_its_request(streams: bool, choices: int) -> None:
+    """B52, B53: it went on to its last token, in plain answers, or its blocks were lost."""
+
     async def scenario() -> None:
         this = stand(says("endless", None))
         connection = Connection("/v1/chat/completions", chat_body(stream=streams, n=choices))

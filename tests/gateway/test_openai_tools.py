@@ -68,6 +68,7 @@ def test_calls_of_a_plain_answer(client: openai.OpenAI) -> None:
 
 
 def test_calls_of_a_stream_chunk_by_chunk(client: openai.OpenAI) -> None:
+    """B42: in a stream a call had no id."""
     stream = client.chat.completions.create(model="tiny", messages=MESSAGES, tools=[TOOL], max_tokens=400, stream=True)
     names: dict[int, str] = {}
     parts: dict[int, list[str]] = {}

@@ -40,6 +40,7 @@ def test_an_ordinary_chat_is_tokenized_as_a_whole():
 
 @pytest.mark.parametrize("text", [*CHATML, *THINK, "".join([*CHATML, *THINK]), f"x {'|'.join(CHATML)}\n y"])
 def test_special_tokens_in_content_give_the_special_ids_of_harmless_content(text):
+    """B55: markup in the text of a client became control tokens."""
     messages, tools = poisoned(text)
     harmless, harmless_tools = poisoned("x")
     ids = encode_chat(TOKENIZER, TEMPLATE, conversation(messages, tools=tools))

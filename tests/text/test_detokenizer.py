@@ -55,3 +55,11 @@ def test_any_split_gives_the_text_of_the_whole(kind, data):
         assert "".join(stream(tokenizer, chunks, skip_special=skip)) == whole
         of_each = [tokenizer.bytes_by_id(skip_special=skip)[token] for token in ids]
         assert whole == b"".join(of_each).decode("utf-8", "replace")
+
+
+def test_a_replacement_character_that_the_model_meant_is_text_like_any_other():
+    """B47: it looked like half a character, and a stream waited for the rest, or lost and doubled letters."""
+    text = "\ufffd한국어\ufffda"
+    chunks = [[byte] for byte in text.encode()]  # ids below 256 are bytes
+    shown = stream(BYTES, chunks)
+    assert [piece for piece in shown if piece] == list(text)

@@ -65,6 +65,7 @@ def test_a_template_that_hides_the_final_message_cannot_continue_it():
 
 
 def test_what_the_template_says_reaches_the_client():
+    """B54: what a template refuses was an error of the server."""
     with pytest.raises(RequestError, match=r"^roles must alternate$"):
         ChatTemplate(GEMMA, NAMED).render(conversation(HELLO + HELLO))
 

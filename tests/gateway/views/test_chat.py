@@ -50,6 +50,7 @@ def test_a_stream_starts_with_the_role_and_ends_with_the_finish_reason() -> None
 
 
 def test_usage_comes_in_a_last_chunk_without_choices_and_is_null_before() -> None:
+    """B51: it came with every chunk, or was lost with the choices."""
     events = sse(stand(says("hello")).chat(stream=True, stream_options={"include_usage": True}))
     assert [event["usage"] for event in events[:-1]] == [None] * (len(events) - 1)
     assert events[-1]["choices"] == []
@@ -57,6 +58,7 @@ def test_usage_comes_in_a_last_chunk_without_choices_and_is_null_before() -> Non
 
 
 def test_empty_stream_options_ask_for_no_usage() -> None:
+    """B51: they were taken for a wish for it."""
     assert all("usage" not in event for event in sse(stand().chat(stream=True, stream_options={})))
 
 
@@ -103,6 +105,7 @@ def test_a_stop_string_across_tokens_ends_the_choice_and_frees_the_request() -> 
 
 
 def test_a_stop_string_is_never_half_shown_in_a_stream() -> None:
+    """B45: its beginning was sent before the rest of it came."""
     events = sse(stand(says("one two three", None)).chat(stream=True, stop="two"))
     assert content(events) == "one "
     assert events[-1]["choices"][0]["finish_reason"] == "stop"

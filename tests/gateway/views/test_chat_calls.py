@@ -140,6 +140,7 @@ def test_a_model_without_a_tool_format_refuses_tools() -> None:
 
 
 def test_three_choices_have_parsers_of_their_own() -> None:
+    """B28: choices shared a parser, and each got parts of the others."""
     body = hermes(CALL).chat(tools=[WEATHER], n=3).json()
     assert [len(choice["message"]["tool_calls"]) for choice in body["choices"]] == [1, 1, 1]
     assert len({choice["message"]["tool_calls"][0]["id"] for choice in body["choices"]}) == 3

@@ -82,6 +82,7 @@ def test_the_end_of_sequence_token_is_in_the_logprobs_so_that_dropping_the_last_
 
 
 def test_a_prompt_can_be_scored_without_any_output() -> None:
+    """B50: `max_tokens` 0 was refused, so that no prompt could be scored alone."""
     this = stand(says("", FinishReason.LENGTH))
     choice = this.complete([104, 105], echo=True, max_tokens=0, logprobs=1).json()["choices"][0]
     assert choice["logprobs"]["token_logprobs"] == [None, -0.5]

@@ -1,0 +1,29 @@
+"""Where an output begins: what the end of its prompt says of it."""
+
+import pytest
+
+from dayzero.gateway.reading import Reader
+from dayzero.gateway.tools import ToolUse
+from dayzero.grammar.formats.registry import FORMATS
+from tests.gateway.stand import byte_tokenizer
+
+
+@pytest.mark.parametrize(
+    ("name", "prompt", "starts"),
+    [
+        ("hermes", "<|im_start|>assistant\n", False),
+        ("hermes", "<|im_start|>assistant\n<think>\n", True),
+        ("hermes", "<|im_start|>assistant\n<think>\n\n</think>\n\n", False),
+        ("deepseek-v3", "<｜Assistant｜><think>", True),  # noqa: RUF001 - the model's own letters
+        ("deepseek-v3", "<｜Assistant｜></think>", False),  # noqa: RUF001
+        ("gemma-4", "<tool_response|>", False),
+        ("gemma-4", "<tool_response|><|channel>thought\n", True),
+        ("mistral-json", "[/INST]", False),
+    ],
+)
+def test_an_output_begins_in_reasoning_only_where_its_prompt_opens_it(name: str, prompt: str, starts: bool) -> None:
+    """B35: a flag said that a model thinks, though its template had ended that. B36: a result came between."""
+    tokenizer = byte_tokenizer(FORMATS[name].markers)
+    reading = Reader(FORMATS[name], tokenizer).reading(ToolUse(), tokenizer.encode(prompt, special=True))
+    assert reading is not None
+    assert reading.starts_in_reasoning is starts
