@@ -182,7 +182,8 @@ def table(lines: Sequence[dict[str, Any]]) -> str:
         found, choice = line["verdicts"], line["settings"]["session"]
         first = next(other for other in lines if other["settings"]["session"] == choice)
         wanting = [v for v in found if v["wanted"]]
-        made = [v for v in found if v["finish"] in ("tool_calls", "stop")]  # a call that max_tokens cut is not complete
+        judged = [v["calls"] - (v["finish"] == "length" and v["calls"] > 0) for v in found]  # the last one was cut
+        fitting = [min(v["calls_that_fit"], count) for v, count in zip(found, judged, strict=True)]
         rows.append(
             [
                 line["settings"]["measure"],
@@ -190,7 +191,7 @@ def table(lines: Sequence[dict[str, Any]]) -> str:
                 str(len(found)),
                 str(Share(sum(v["correct"] for v in found), len(found))),
                 str(Share(sum(v["calls"] > 0 for v in wanting), len(wanting))),
-                str(Share(sum(v["calls_that_fit"] for v in made), sum(v["calls"] for v in made))),
+                str(Share(sum(fitting), sum(judged))),
                 "" if line is first else points(first["verdicts"], found),
             ]
         )
