@@ -86,8 +86,8 @@ def vocabulary(request: pytest.FixtureRequest, found: Format) -> BytesVocabulary
     return BytesVocabulary(markers, special=request.param != "as plain tokens")
 
 
-def read(found: Format, output: str, *, starts_in_reasoning: bool = False) -> Answer:
-    parser, answer = parser_for(found, TOOLS, starts_in_reasoning=starts_in_reasoning), Answer()
+def read(found: Format, output: str, *, starts_in_reasoning: bool = False, tools: Sequence[Tool] = TOOLS) -> Answer:
+    parser, answer = parser_for(found, tools, starts_in_reasoning=starts_in_reasoning), Answer()
     for part in (*parser.push([output]), *parser.finish()):
         answer.add(part)
     return answer
@@ -213,6 +213,15 @@ def test_a_tool_that_says_nothing_of_its_arguments_takes_any(found: Format, voca
     for arguments in ({}, {"a": "x"}, {"a": 1, "b": [True, {"c": None}], "d_1": "y"}):
         assert vocabulary.accepts(source, written(found, [Call("f", arguments)])), arguments
     assert not vocabulary.accepts(source, written(found, [Call("g", {})]))
+
+
+@pytest.mark.parametrize("name", ["2fa", "-f_", "_", "a" * 64])
+def test_a_tool_may_have_any_name_that_can_be_offered(found: Format, vocabulary: BytesVocabulary, name: str) -> None:
+    tools = [Tool(name, {"type": "object", "properties": {}}), *TOOLS]
+    source = grammar_of(found, vocabulary, tools=tools).calls(starts_in_reasoning=False)
+    output = written(found, [Call(name, {})])
+    assert vocabulary.accepts(source, output)
+    assert calls_in(read(found, output, tools=tools)) == [Call(name, {})]
 
 
 @pytest.mark.parametrize("value", ["None", "null", '"None"'])

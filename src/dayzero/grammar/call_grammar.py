@@ -37,7 +37,7 @@ from dayzero.grammar.tools import Tool
 from dayzero.grammar.wanted import Wanted
 
 _ANY_KEY = r'[^\s<>"=]{1,64}'  # of arguments that a schema does not name
-_PYTHON_NAME = r"[A-Za-z_][A-Za-z0-9_.-]{0,255}"
+_PYTHON_NAME = r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,255}"
 
 _PYTHON_WORDS = (("boolean", '"True" | "False"'), ("null", '"None"'))
 

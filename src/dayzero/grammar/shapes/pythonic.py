@@ -28,7 +28,7 @@ from dayzero.grammar.window import (
     spaces,
 )
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")  # tools may be named so that Python could not
 _MAX_NAME = 256
 _MAX_VALUE = 65536  # characters of a value that is no string
 _WORDS = {"true": True, "false": False, "null": None}
