@@ -12,6 +12,7 @@ from tests.gateway.stand import EOS, SPEC, Stand, byte_tokenizer, says, sse, sta
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
 OF_SCHEMA = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}
+CONTINUED = {"add_generation_prompt": False, "continue_final_message": True}
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"a": 1}}\n</tool_call>'
 
 
@@ -58,11 +59,17 @@ def test_what_is_wanted_reaches_the_engine_as_a_grammar(ask: Any, fields: dict[s
     assert accepted(one, good, bad, good + " x") == [True, False, False]
 
 
-def test_what_the_model_thinks_may_come_before_what_is_wanted() -> None:
-    one = hermes('<think>hm</think>\n\n{"a": 5}')
-    message = one.chat(response_format=OF_SCHEMA).json()["choices"][0]["message"]
-    assert (message["reasoning"], message["content"]) == ("hm", '{"a": 5}')
-    assert accepted(one, '<think>\nhm\n</think>\n\n{"a": 5}', '{"a": 5}', "<think>hm</think>") == [True, True, False]
+def test_without_a_token_for_thoughts_only_what_is_wanted_may_come() -> None:
+    one = hermes('{"a": 5}')
+    assert one.chat(response_format=OF_SCHEMA).json()["choices"][0]["message"]["content"] == '{"a": 5}'
+    assert accepted(one, '{"a": 5}', '<think>hm</think>{"a": 5}') == [True, False]
+
+
+def test_thoughts_that_the_prompt_has_begun_come_before_what_is_wanted() -> None:
+    one = hermes('hm</think>\n\n{"a": 5}')
+    answer = one.chat("<think>", response_format=OF_SCHEMA, **CONTINUED).json()["choices"][0]
+    assert (answer["message"]["reasoning"], answer["message"]["content"]) == ("hm", '{"a": 5}')
+    assert accepted(one, 'hm</think>\n\n{"a": 5}', '{"a": 5}') == [True, False]
 
 
 def test_beside_tools_an_answer_is_what_is_wanted_or_a_call() -> None:

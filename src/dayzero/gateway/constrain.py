@@ -64,7 +64,7 @@ class Constrainer:
             if use.must_call or tool.strict:
                 check_schema(tool.parameters, f"tools[{number}].function.parameters")
         return answer_constraint(
-            reading.format,
+            reading.bound_format,
             use.tools,
             mode=use.mode,
             wanted=wanted,

@@ -22,6 +22,8 @@ class Reading:
     marker_of       the format's markers that are one token of this vocabulary, by its id
     token_ids       of these, and of what the model must never write
     thoughts        for the guard against repetition
+    may_think       under a grammar: the prompt has begun the model's thoughts, or has not ended them and the model has
+                    a token that begins them. Others would be led into thoughts that they never end
     """
 
     format: Format
@@ -32,6 +34,12 @@ class Reading:
     marker_of: Mapping[int, Marker]
     token_ids: Mapping[str, int] = field(default_factory=dict)
     thoughts: Thoughts = NO_THOUGHTS
+    may_think: bool = True
+
+    @property
+    def bound_format(self) -> Format:
+        """The format as grammars are to have it."""
+        return self.format if self.may_think else replace(self.format, reasoning=None)
 
     def parser(self) -> Parser:
         """A new one, for one choice."""
@@ -75,20 +83,17 @@ class Reader:
         """How to read what follows a prompt; None: as plain text."""
         if self._format is None:
             return None
-        starts = self._opens_reasoning(prompt)
+        begin, end = self._format.reasoning or ("", "")
+        tail = self._tokenizer.decode(prompt[-_TAIL_TOKENS:], skip_special=False).rstrip()
+        is_begun = bool(begin) and tail.endswith(begin.rstrip())
         return Reading(
             format=self._format,
             tools=use.tools,
             parallel=use.parallel,
             calls="ignore" if not use.tools else "suppress" if use.mode == "none" else "parse",
-            starts_in_reasoning=starts,
             marker_of=self._marker_of,
             token_ids=self._token_ids,
-            thoughts=replace(self._thoughts, starts=starts),
+            thoughts=replace(self._thoughts, starts=is_begun),
+            starts_in_reasoning=is_begun,
+            may_think=is_begun or (begin in self._token_ids and not tail.endswith(end.rstrip())),
         )
-
-    def _opens_reasoning(self, prompt: Sequence[int]) -> bool:
-        if self._format is None or self._format.reasoning is None:
-            return False
-        tail = self._tokenizer.decode(prompt[-_TAIL_TOKENS:], skip_special=False)
-        return tail.rstrip().endswith(self._format.reasoning[0].rstrip())
