@@ -12,6 +12,7 @@ torch_ratio     torch's time over ours: above 1 we are faster. torch computes in
 
 Roof, op and torch's op are measured in turns. Only ratios are compared, never times. No op is faster than the machine:
 a share above 1 says that the roof was measured in a busy moment, and before it is kept the case is measured again.
+Threads are bound to CPUs (cpus.py), and those of one side sleep while the other's are measured.
 """
 
 import argparse
@@ -21,7 +22,10 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # read when torch is loaded: its threads spin as long as in an engine
+
 import torch
+from cpus import apart, on_the_first
 from op_cases import Case, Settings, Wanted, cases
 from ops_check import RATIOS, TRIES, Key, Medians, above_roof, check, key_of
 from ops_stored import keep, of_here, stored
@@ -32,7 +36,8 @@ from roofline import Roofline
 
 from dayzero.kernels.native.extension import INSTRUCTION_SETS, best_instruction_set, module
 
-SPIN_US = 1000  # threads stay awake over all that lies between two measurements
+SPIN_US = 1000  # native threads stay awake over all that lies between a roof and its op
+ASLEEP_S = 1.5e-3  # after which they are not
 WARM_RUNS, WARM_S = 10, 0.002  # runs of what is warm, and the time after which there are fewer
 
 Samples = Mapping[str, Sequence[float]]
@@ -53,7 +58,11 @@ def main() -> None:
         fixed = {"instruction_set": args.instruction_set or best_instruction_set()[0], "threads": args.threads}
         print("\n".join(tables([r for r in stored() if of_here(r) and fixed.items() <= r["settings"].items()])))
         return
-    bench = Bench(args.instruction_set, args.threads, args.repeats)
+    with on_the_first():
+        run(Bench(args.instruction_set, args.threads, args.repeats), args)
+
+
+def run(bench: "Bench", args: argparse.Namespace) -> None:
     if args.check:
         found = check({key_of(line["settings"]): line["median"] for line in stored() if of_here(line)}, bench.medians)
         print(found.report)
@@ -78,9 +87,10 @@ class Bench:
         if native is None or name is None:
             sys.exit(f"error: nothing to measure: {why_not}")
         torch.set_num_threads(threads)
+        apart(torch.ones(1 << 20).sum)
         self._repeats = repeats
         self._fixed: Settings = {"instruction_set": name, "threads": threads}
-        self._machine = Machine(native, name, native.ThreadPool(threads, SPIN_US))
+        self._machine = Machine(native, name, apart(lambda: native.ThreadPool(threads, SPIN_US)))
         self._roofline = Roofline(native, self._machine.pool, name)
 
     def lines(self, wanted: Wanted) -> Iterator[Line]:
@@ -119,6 +129,7 @@ class Bench:
             for _ in range(self._repeats):
                 roof_s = self._floor_s(case)
                 native_s = self._native_s(case, x)
+                time.sleep(ASLEEP_S)
                 torch_s = self._torch_s(case, x)
                 found = (native_s * 1e6, roof_s * 1e6, torch_s * 1e6, roof_s / native_s, torch_s / native_s)
                 for name, value in zip(samples, found, strict=True):

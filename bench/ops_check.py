@@ -4,9 +4,10 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+from ops_table import SHORT_US
+
 TOLERANCE = 1.10
 TRIES = 3  # of a case that looks worse, or better than the machine can do: noise passes
-LEAST_US = 10.0  # what takes less is not checked: a tenth of it is lost in the start of a run
 RATIOS = ("roofline_ratio", "torch_ratio")  # the more, the better
 
 Medians = Mapping[str, float]
@@ -26,9 +27,9 @@ def check(before: Mapping[Key, Medians], measure: Callable[[Collection[Key]], Ma
     """
     if not before:
         return Verdict(False, _nothing("is stored for this processor"))
-    suspects = {key for key, medians in before.items() if medians["native_us"] >= LEAST_US and _in_check(key)}
+    suspects = {key for key, medians in before.items() if medians["native_us"] >= SHORT_US and _in_check(key)}
     if not suspects:
-        why = f"of the {len(before)} stored ops is checked: each takes under {LEAST_US:g} us, or is of a size left out"
+        why = f"of the {len(before)} stored ops is checked: each takes under {SHORT_US:g} us, or is of a size left out"
         return Verdict(False, _nothing(why))
     best: dict[Key, dict[str, float]] = {}
     for _ in range(TRIES):
@@ -53,8 +54,8 @@ def check(before: Mapping[Key, Medians], measure: Callable[[Collection[Key]], Ma
 
 
 def above_roof(medians: Medians) -> bool:
-    """Whether a case came out faster than the machine is, which is to say that its roof came out too low."""
-    return medians["roofline_ratio"] > 1
+    """Whether a case that is not short came out faster than the machine is, so that its roof came out too low."""
+    return medians["native_us"] >= SHORT_US and medians["roofline_ratio"] > 1
 
 
 def worse(before: Medians, now: Medians) -> list[str]:

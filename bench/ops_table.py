@@ -5,9 +5,11 @@ from typing import Any
 
 Result = Mapping[str, Any]
 
+SHORT_US = 10.0  # the start of a run takes so much of an op below it that its share of the roof says nothing
+
 
 def tables(results: Sequence[Result]) -> list[str]:
-    """Markdown. Every cell: share of the roof, then how many times faster than torch."""
+    """Markdown. Every cell: share of the roof, or the time where it is short, then how many times faster than torch."""
     return [*_linears(results), "", *_attentions(results), "", *_others(results)]
 
 
@@ -55,7 +57,8 @@ def _cell(medians: Sequence[Mapping[str, float]]) -> str:
     if not medians:
         return ""
     native_us, roof_us, torch_us = (sum(m[name] for m in medians) for name in ("native_us", "roof_us", "torch_us"))
-    return f"{roof_us / native_us:.0%}, {torch_us / native_us:.2g}x"
+    share = f"{roof_us / native_us:.0%}" if native_us >= SHORT_US else f"{native_us:.1f} us"
+    return f"{share}, {torch_us / native_us:.2g}x"
 
 
 def _distinct(results: Sequence[Result], *names: str) -> list[tuple[Any, ...]]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from bench.bars import of, of_golden, rows
 from bench.interval import ratio, shown
+from bench.ops_table import SHORT_US
 from bench.ops_table import tables as ops_tables
 from bench.peers.table import row
 from bench.stored import RESULTS, stored
@@ -154,7 +155,8 @@ def ops(lines: Sequence[Line]) -> Iterator[str]:
     for cpu, *fixed in dict.fromkeys((r["machine"]["cpu"], *(r["settings"][n] for n in names)) for r in found):
         here = [r for r in found if (r["machine"]["cpu"], *(r["settings"][n] for n in names)) == (cpu, *fixed)]
         yield from ("", f"## Every op, {cpu}, {fixed[0]}, {fixed[1]} threads", "")
-        yield "Share of the machine's roof, and how many times faster than torch in bfloat16."
+        yield f"Share of the machine's roof, or the time of what takes less than {SHORT_US:g} us, and how many times"
+        yield "faster than torch in bfloat16. `python bench/bench_ops.py --table` reprints these."
         yield from ("", *ops_tables(here))
 
 

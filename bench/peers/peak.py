@@ -5,7 +5,7 @@ python -m bench.peers.peak [--repeats 5] [--checkpoint NAME ...], from the root
 A product takes two operations for each weight and row. product_ops, of all rows of a measure of measures.py, over the
 peak of their kind of arithmetic is the least time that they can take. peak_ratio is that over the time of the measure:
 1 is products at the peak and nothing beside them. Attention counts no operations here, but takes its time. The peak is
-measured before and after each value, and the better counts.
+measured before and after each value, by threads that are each on a CPU of their own, and the better counts.
 
 For the forms of dayzero's that are best at it, of checkpoints that make_models.py has made; no other engine is needed.
 """
@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from bench.cpus import apart, on_the_first
 from bench.peers.contenders import LLAMA_1B, ROOT, SMOLLM2, Contender
 from bench.peers.measures import IN, LONG, MEASURES, OUT, Prompter, warm_up
 from bench.peers.roof import InProcess, forms
@@ -43,7 +44,8 @@ def main() -> None:
     native, (instruction_set, why_not) = module(), best_instruction_set()
     if native is None or instruction_set is None:
         parser.error(f"nothing to measure: {why_not}")
-    roofline = Roofline(native, native.ThreadPool(args.threads, SPIN_US), instruction_set)
+    pool = apart(lambda: native.ThreadPool(args.threads, SPIN_US))
+    roofline = Roofline(native, pool, instruction_set)
     for checkpoint in args.checkpoint:
         for contender in forms(checkpoint):
             if contender.form in FORMS[checkpoint]:
@@ -60,9 +62,9 @@ def measure(contender: Contender, checkpoint: str, roofline: Roofline, args: arg
     for name, (tokens, ops) in work(*weights(path)).items():
         samples: dict[str, list[float]] = {"tokens_per_s": [], "ops_per_s": [], "peak_ratio": []}
         for repeat in range(args.repeats):
-            before = roofline.ops_per_s(arithmetic)
+            before = peak_ops_per_s(roofline, arithmetic)
             tokens_per_s = MEASURES[name].take(engine, Prompter(f"peak {repeat}"))
-            peak = max(before, roofline.ops_per_s(arithmetic))
+            peak = max(before, peak_ops_per_s(roofline, arithmetic))
             values = (tokens_per_s, peak, ops / tokens * tokens_per_s / peak)
             for sample, value in zip(samples.values(), values, strict=True):
                 sample.append(value)
@@ -77,6 +79,11 @@ def measure(contender: Contender, checkpoint: str, roofline: Roofline, args: arg
         record("peak", samples, unit="tokens/s, operations/s, ratio", settings=settings)
     del llm, engine
     gc.collect()  # before the next is loaded
+
+
+def peak_ops_per_s(roofline: Roofline, arithmetic: str) -> float:
+    with on_the_first():
+        return roofline.ops_per_s(arithmetic)
 
 
 def weights(path: Path) -> tuple[int, int]:

@@ -1,7 +1,8 @@
 """How near a single stream comes to the roof of the machine: `python -m bench.peers.roof [--repeats 7]`, from the root.
 
 A token has to read every weight once and the KV before it. token_bytes, of a request of measures.py at half its output,
-over the machine's bandwidth for memory of that size, read again and again by as many threads, is the roof's time.
+over the machine's bandwidth for memory of that size, read again and again by as many threads, each on a CPU of its own,
+is the roof's time.
 roof_ratio is that over the time of a token of `decode`: 1 is all that the machine can do. The bandwidth is measured
 before and after each decode, and the better counts.
 
@@ -17,6 +18,7 @@ from typing import Any
 
 import torch
 
+from bench.cpus import apart, on_the_first
 from bench.peers.contenders import IN_PROCESS, LLAMA_1B, OURS, ROOT, SMOLLM2, Contender
 from bench.peers.measures import IN, OUT, Prompter, decode
 from bench.record import record
@@ -45,7 +47,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--checkpoint", nargs="+", default=[SMOLLM2, LLAMA_1B])
     args = parser.parse_args()
-    pool = module().ThreadPool(args.threads, SPIN_US)
+    pool = apart(lambda: module().ThreadPool(args.threads, SPIN_US))
     for checkpoint in args.checkpoint:
         for contender in forms(checkpoint):
             measure(contender, checkpoint, pool, args)
@@ -92,7 +94,8 @@ def kv_bytes(spec: EngineSpec) -> int:
 def bytes_per_s(pool: Any, memory: torch.Tensor) -> float:
     """Once to bring it in, then the best."""
     native = module()
-    return max(float(native.read_bytes_per_s(pool, memory.data_ptr(), memory.nbytes)) for _ in range(READS + 1))
+    with on_the_first():
+        return max(float(native.read_bytes_per_s(pool, memory.data_ptr(), memory.nbytes)) for _ in range(READS + 1))
 
 
 if __name__ == "__main__":

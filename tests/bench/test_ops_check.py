@@ -1,25 +1,19 @@
 """bench/ops_check.py: what counts as worse, and that noise does not."""
 
-import importlib.util
-import sys
+import importlib
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-PATH = Path(__file__).parents[2] / "bench" / "ops_check.py"
+BENCH = Path(__file__).parents[2] / "bench"
 
 
-@pytest.fixture(scope="module")
-def ops_check() -> Any:
-    spec = importlib.util.spec_from_file_location("ops_check", PATH)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["ops_check"] = module
-    spec.loader.exec_module(module)
-    return module
+@pytest.fixture
+def ops_check(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(BENCH))
+    return importlib.import_module("ops_check")
 
 
 Medians = Mapping[str, float]
@@ -100,6 +94,10 @@ def test_stored_results_that_are_all_too_short_are_not_called_missing(ops_check:
 @pytest.mark.parametrize(("share", "above"), [(0.99, False), (1.0, False), (1.01, True)])
 def test_nothing_is_faster_than_the_machine(ops_check: Any, share: float, above: bool) -> None:
     assert ops_check.above_roof({**STORED, "roofline_ratio": share}) == above
+
+
+def test_of_what_is_short_the_roof_is_as_short(ops_check: Any) -> None:
+    assert not ops_check.above_roof({**STORED, "native_us": 3.0, "roofline_ratio": 1.4})
 
 
 def test_results_of_another_number_of_threads_are_no_results(ops_check: Any) -> None:
