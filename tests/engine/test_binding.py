@@ -1,5 +1,7 @@
 """Grammars on an engine without weights, over a vocabulary of single bytes."""
 
+import threading
+
 import llguidance as lg
 import pytest
 from msgspec.structs import replace
@@ -183,3 +185,35 @@ def test_thoughts_that_were_ended_from_outside_are_followed_by_a_bound_answer(st
     thought = [*([] if starts else [begin]), *b"hm, ing", end]
     text, *end_of_it = run(made, replace(submit(1, bound), committed=thought))[1]
     assert (text.strip(), *end_of_it) == (b"yes", FinishReason.STOP, None)
+
+
+def assert_is_set(event: threading.Event) -> None:
+    assert event.wait(60)
+
+
+def test_a_poisoned_mask_lets_nothing_through_before_it_is_ready_and_once_it_was_drawn_by() -> None:
+    binder, built = Binder(260, (EOS,), poisoned=True), threading.Event()
+    binder.learn(byte_tokenizer().to_json())
+    binder.build(lambda: assert_is_set(built))
+    binding = binder.bind(Constraint(grammar=ABC), [])
+    assert binding.allowed is not None
+    assert not binding.allowed.any()
+    built.set()
+    assert binding.wait(60)
+    drawn_by = binding.allowed
+    assert drawn_by.any()
+    binding.advance([ord("a")])
+    assert not drawn_by.any()
+    assert binding.wait(60)
+    assert binding.allowed.any()
+    binding.drop()
+    assert not binding.allowed.any()
+
+
+def test_a_token_that_no_mask_binds_is_free_once_that_is_known_poisoned_or_not() -> None:
+    for poisoned in (False, True):
+        binder = Binder(260, (EOS,), poisoned=poisoned)
+        binder.learn(byte_tokenizer().to_json())
+        binding = binder.bind(Constraint(grammar=ABC, after_tokens=(7,), repeats=True), [])
+        assert binding.wait(60)
+        assert binding.allowed is None

@@ -1,7 +1,8 @@
 """One model's weights, engines of any size around them, and the loop that all engines must agree with.
 
 Memory is poisoned: blocks hold NaN before they are first held and from when they are freed, and so do the buffers of
-a native step before it writes them. Whoever reads what is not theirs has other bits, or none that are finite.
+a native step before it writes them; a grammar's mask lets nothing through once it was drawn by. Whoever reads what is
+not theirs has other bits, or none that are finite.
 """
 
 from collections.abc import Sequence
@@ -138,7 +139,7 @@ class Loaded:
         )
         clock = FakeClock()
         runner = self.runner(store, sizes.block_size)
-        return Engine(Scheduler(limits, cache, clock), runner, clock, self._spec(sizes))
+        return Engine(Scheduler(limits, cache, clock), runner, clock, self._spec(sizes), poisoned=True)
 
     def alone(self, submit: Submit) -> Answer:
         """The reference loop: the whole prompt in one step, then a token a step, in blocks that nobody else uses."""

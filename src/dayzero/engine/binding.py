@@ -50,6 +50,7 @@ class Binding:
         self._num_slow = 0
         self._is_dropped = False
         self._ready = threading.Event()
+        self._spoil()
 
     @property
     def is_ready(self) -> bool:
@@ -63,6 +64,7 @@ class Binding:
         if self._matcher is None and self._after_tokens.isdisjoint(tokens):
             return
         self._ready.clear()
+        self._spoil()
         self._binder.follow(lambda: self._do(lambda: self._follow(tokens)))
 
     def begin(self, committed: Sequence[int]) -> None:
@@ -72,6 +74,14 @@ class Binding:
     def drop(self) -> None:
         """The request has ended: what is still to be done for it is not."""
         self._is_dropped = True
+        self._spoil()
+
+    def _spoil(self) -> None:
+        """A mask is for one token: if it is poisoned, who reads it again, or too early, has none that may come."""
+        if self._binder.poisoned:
+            if self.allowed is not None:
+                self.allowed.fill(0)
+            self.allowed = self._binder.nothing()
 
     def _do(self, job: Callable[[], None]) -> None:
         """One job, on a thread. Whatever goes wrong ends this request only."""
@@ -115,9 +125,13 @@ class Binding:
 
 
 class Binder:
-    """The threads, one for building and one for following, and the vocabulary that all bindings share."""
+    """The threads, one for building and one for following, and the vocabulary that all bindings share.
 
-    def __init__(self, vocab_size: int, eos_token_ids: Sequence[int]) -> None:
+    poisoned  for tests: a mask lets nothing through before it is ready, and from when it was drawn by
+    """
+
+    def __init__(self, vocab_size: int, eos_token_ids: Sequence[int], *, poisoned: bool = False) -> None:
+        self.poisoned = poisoned
         self._vocab_size = vocab_size
         self._eos_token_ids = eos_token_ids
         self._builder = ThreadPoolExecutor(1, thread_name_prefix="grammar-build")
@@ -150,6 +164,10 @@ class Binder:
 
     def follow(self, job: Callable[[], None]) -> None:
         self._follower.submit(job)
+
+    def nothing(self) -> Mask:
+        """A mask of no token."""
+        return np.zeros(-(-self._vocab_size // 32), dtype=np.int32)
 
     def without(self, mask: Mask | None, banned: Sequence[int]) -> Mask:
         """A mask, of all tokens if there is none, that does not let these through."""

@@ -23,14 +23,19 @@ COUNTER_RANGE = 2**32  # choice and attempt are 32-bit words of the noise counte
 
 
 class Engine:
-    """One replica's worth of requests. Each Submit is answered by events of which exactly one is terminal."""
+    """One replica's worth of requests. Each Submit is answered by events of which exactly one is terminal.
 
-    def __init__(self, scheduler: Scheduler, runner: Runner, clock: Clock, spec: EngineSpec) -> None:
+    poisoned  for tests: masks are (binding.py)
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, runner: Runner, clock: Clock, spec: EngineSpec, *, poisoned: bool = False
+    ) -> None:
         self._scheduler = scheduler
         self._runner = runner
         self._clock = clock
         self._spec = spec
-        self._binder = Binder(spec.vocab_size, spec.eos_token_ids)
+        self._binder = Binder(spec.vocab_size, spec.eos_token_ids, poisoned=poisoned)
         self._events: list[TokenEvent] = []  # of submit and abort, delivered by the next step
 
     @property
