@@ -1,6 +1,6 @@
 """Every op x shape x format beside torch and the machine's roof: time, bytes, operations, share of the roof, ratio.
 
-    python bench/bench_ops.py                  measure all, a JSON line for each; about four minutes on a quiet machine
+    python bench/bench_ops.py                  measure all, a JSON line for each; about four minutes
     python bench/bench_ops.py --store          the same, kept in bench/results/ops.jsonl for this processor; fails if an
                                                op comes out above the roof again and again, which is not kept
     python bench/bench_ops.py --check          measure some again; fail where a stored ratio got worse by over 10 %
@@ -10,24 +10,24 @@ roofline_ratio  the roof's time over ours: 1 is all that the machine can do (see
 torch_ratio     torch's time over ours: above 1 we are faster. torch computes in bfloat16, whatever our format, and its
                 time includes a call from Python, which decides the shortest ops
 
-Roof, op and torch's op are measured in turns. Only ratios are compared, never times. No op is faster than the machine:
-a share above 1 says that the roof was measured in a busy moment, and before it is kept the case is measured again.
-Threads are bound to CPUs (cpus.py), and those of one side sleep while the other's are measured.
+Roof, op and torch's op are measured in turns, and all cases several times over, some time apart; of each side the best
+time counts, since no accident makes a machine faster. Only ratios are compared, never times. A share above 1 says that
+the roof was never measured in a calm moment, and before it is kept the case is measured again. Threads are each on
+a CPU of its own (cpus.py), and those of one side sleep while those of the other are measured.
 """
 
 import argparse
 import os
-import statistics
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # read when torch is loaded: its threads spin as long as in an engine
 
 import torch
 from cpus import apart, on_the_first
 from op_cases import Case, Settings, Wanted, cases
-from ops_check import RATIOS, TRIES, Key, Medians, above_roof, check, key_of
+from ops_check import TRIES, Figures, Key, above_roof, check, figures, key_of
 from ops_stored import keep, of_here, stored
 from ops_table import tables
 from random_llama import Machine
@@ -38,9 +38,10 @@ from dayzero.kernels.native.extension import INSTRUCTION_SETS, best_instruction_
 
 SPIN_US = 1000  # native threads stay awake over all that lies between a roof and its op
 ASLEEP_S = 1.5e-3  # after which they are not
+SIDES = ("native_us", "roof_us", "torch_us")
 WARM_RUNS, WARM_S = 10, 0.002  # runs of what is warm, and the time after which there are fewer
 
-Samples = Mapping[str, Sequence[float]]
+Samples = Mapping[str, list[float]]
 
 
 def main() -> None:
@@ -52,7 +53,8 @@ def main() -> None:
     parser.add_argument("--instruction-set", choices=INSTRUCTION_SETS, help="default: the best that is there")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--op", help="measure this op only")
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--repeats", type=int, default=3, help="of a case, in turns")
+    parser.add_argument("--passes", type=int, default=3, help="over all cases")
     args = parser.parse_args()
     if args.table:
         fixed = {"instruction_set": args.instruction_set or best_instruction_set()[0], "threads": args.threads}
@@ -64,7 +66,7 @@ def main() -> None:
 
 def run(bench: "Bench", args: argparse.Namespace) -> None:
     if args.check:
-        found = check({key_of(line["settings"]): line["median"] for line in stored() if of_here(line)}, bench.medians)
+        found = check({key_of(line["settings"]): line["best"] for line in stored() if of_here(line)}, bench.measure)
         print(found.report)
         sys.exit(0 if found.passed else 1)
 
@@ -72,8 +74,8 @@ def run(bench: "Bench", args: argparse.Namespace) -> None:
         return args.op in (None, settings["op"])
 
     if args.store:
-        sys.exit(keep(bench.below_the_roof(wanted)))
-    for line in bench.lines(wanted):
+        sys.exit(keep(bench.below_the_roof(wanted, args.passes)))
+    for line in bench.lines(wanted, args.passes):
         say(line)
 
 
@@ -89,51 +91,62 @@ class Bench:
         torch.set_num_threads(threads)
         apart(torch.ones(1 << 20).sum)
         self._repeats = repeats
+        self._samples: dict[Key, Samples] = {}
+        self._settings: dict[Key, Settings] = {}
         self._fixed: Settings = {"instruction_set": name, "threads": threads}
         self._machine = Machine(native, name, apart(lambda: native.ThreadPool(threads, SPIN_US)))
         self._roofline = Roofline(native, self._machine.pool, name)
 
-    def lines(self, wanted: Wanted) -> Iterator[Line]:
+    def lines(self, wanted: Wanted, passes: int) -> list[Line]:
         """Of each case."""
+        for _ in range(passes):
+            self._measure_all(wanted)
+        return [self._line(key) for key in self._samples]
+
+    def below_the_roof(self, wanted: Wanted, passes: int) -> list[Line]:
+        """Of each case, measured again if it came out above the roof, which it still may."""
+        lines = self.lines(wanted, passes)
+        for _ in range(TRIES - 1):
+            above = [key_of(line["settings"]) for line in lines if above_roof(line["best"])]
+            if above:
+                lines = self.lines(self._in(above), 1)
+        return lines
+
+    def measure(self, keys: Collection[Key]) -> dict[Key, Figures]:
+        """The cases that have these keys; those that were measured before count, too."""
+        self._measure_all(self._in(keys))
+        return {key: figures(self._samples[key]) for key in keys if key in self._samples}
+
+    def _measure_all(self, wanted: Wanted) -> None:
         for case in cases(self._machine, wanted):
             ops = sum(case.work.ops.values())
-            settings = {**self._settings(case), "cold": case.cold, "bytes": case.work.bytes, "operations": ops}
-            yield line_of("op", self._measure(case), unit="us, ratio", settings=settings)
+            settings = {**case.settings, **self._fixed}
+            key = key_of(settings)
+            self._settings[key] = {**settings, "cold": case.cold, "bytes": case.work.bytes, "operations": ops}
+            known = self._samples.setdefault(key, {name: [] for name in SIDES})
+            for name, values in self._measure(case).items():
+                known[name] += values
 
-    def below_the_roof(self, wanted: Wanted) -> list[Line]:
-        """Of each case, measured again later if it came out above the roof, which it still may."""
-        found = {key_of(line["settings"]): line for line in self.lines(wanted)}
-        for _ in range(TRIES - 1):
-            above = {key for key, line in found.items() if above_roof(line["median"])}
-            if above:
-                found |= {key_of(line["settings"]): line for line in self.lines(self._in(above))}
-        return list(found.values())
-
-    def medians(self, keys: Collection[Key]) -> dict[Key, Medians]:
-        """Of the cases that have these keys."""
-        return {
-            key_of(self._settings(case)): medians(self._measure(case)) for case in cases(self._machine, self._in(keys))
-        }
+    def _line(self, key: Key) -> Line:
+        samples = self._samples[key]
+        line = line_of("op", samples, unit="us, ratio", settings=self._settings[key])
+        return {**line, "best": {name: round(value, 6) for name, value in figures(samples).items()}}
 
     def _in(self, keys: Collection[Key]) -> Wanted:
         return lambda settings: key_of({**settings, **self._fixed}) in keys
 
-    def _settings(self, case: Case) -> Settings:
-        return {**case.settings, **self._fixed}
-
     def _measure(self, case: Case) -> Samples:
-        """In turns: the roof, the op, torch's op."""
+        """In turns: the op, its roof, torch's op."""
         x = case.fed()
-        samples: dict[str, list[float]] = {name: [] for name in ("native_us", "roof_us", "torch_us", *RATIOS)}
+        samples: Samples = {name: [] for name in SIDES}
         with torch.inference_mode():
             for _ in range(self._repeats):
                 roof_s = self._floor_s(case)
                 native_s = self._native_s(case, x)
                 time.sleep(ASLEEP_S)
                 torch_s = self._torch_s(case, x)
-                found = (native_s * 1e6, roof_s * 1e6, torch_s * 1e6, roof_s / native_s, torch_s / native_s)
-                for name, value in zip(samples, found, strict=True):
-                    samples[name].append(value)
+                for name, seconds in zip(SIDES, (native_s, roof_s, torch_s), strict=True):
+                    samples[name].append(seconds * 1e6)
         return samples
 
     def _floor_s(self, case: Case) -> float:
@@ -167,13 +180,9 @@ class Bench:
 
 
 def warm(run: Callable[[], float]) -> float:
-    """The median of a few runs after one that is not counted."""
+    """The best of a few runs after one that is not counted."""
     first_s = run()
-    return statistics.median(run() for _ in range(max(1, min(WARM_RUNS, int(WARM_S / first_s)))))
-
-
-def medians(samples: Samples) -> Medians:
-    return {name: statistics.median(values) for name, values in samples.items()}
+    return min(run() for _ in range(max(1, min(WARM_RUNS, int(WARM_S / first_s)))))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Whether ops got worse: ratios of one run against stored ones, never times. Knows nothing of how they are measured."""
 
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ops_table import SHORT_US
@@ -10,7 +10,7 @@ TOLERANCE = 1.10
 TRIES = 3  # of a case that looks worse, or better than the machine can do: noise passes
 RATIOS = ("roofline_ratio", "torch_ratio")  # the more, the better
 
-Medians = Mapping[str, float]
+Figures = Mapping[str, float]  # the best time of each side in us, and the ratios of these
 Key = str  # what a result is a result of
 
 
@@ -20,23 +20,23 @@ class Verdict:
     report: str
 
 
-def check(before: Mapping[Key, Medians], measure: Callable[[Collection[Key]], Mapping[Key, Medians]]) -> Verdict:
+def check(before: Mapping[Key, Figures], measure: Callable[[Collection[Key]], Mapping[Key, Figures]]) -> Verdict:
     """Measure some of the stored cases; again those with a ratio that is worse, which fail if it stays so.
 
     measure  some or all of the cases that it is given: those that there are with its threads and instruction set
     """
     if not before:
         return Verdict(False, _nothing("is stored for this processor"))
-    suspects = {key for key, medians in before.items() if medians["native_us"] >= SHORT_US and _in_check(key)}
+    suspects = {key for key, found in before.items() if found["native_us"] >= SHORT_US and _in_check(key)}
     if not suspects:
         why = f"of the {len(before)} stored ops is checked: each takes under {SHORT_US:g} us, or is of a size left out"
         return Verdict(False, _nothing(why))
     best: dict[Key, dict[str, float]] = {}
     for _ in range(TRIES):
         measured = measure(suspects)
-        for key, medians in measured.items():
-            known = best.get(key, medians)
-            best[key] = {ratio: max(known[ratio], medians[ratio]) for ratio in RATIOS}
+        for key, found in measured.items():
+            known = best.get(key, found)
+            best[key] = {ratio: max(known[ratio], found[ratio]) for ratio in RATIOS}
         suspects = {key for key in measured if worse(before[key], best[key])}
         if not suspects:
             break
@@ -53,12 +53,22 @@ def check(before: Mapping[Key, Medians], measure: Callable[[Collection[Key]], Ma
     return Verdict(False, "\n".join(lines))
 
 
-def above_roof(medians: Medians) -> bool:
+def figures(samples: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Of the times of each side in us, in any order."""
+    best = {side: min(times) for side, times in samples.items()}
+    ratios = {
+        "roofline_ratio": best["roof_us"] / best["native_us"],
+        "torch_ratio": best["torch_us"] / best["native_us"],
+    }
+    return {**best, **ratios}
+
+
+def above_roof(found: Figures) -> bool:
     """Whether a case that is not short came out faster than the machine is, so that its roof came out too low."""
-    return medians["native_us"] >= SHORT_US and medians["roofline_ratio"] > 1
+    return found["native_us"] >= SHORT_US and found["roofline_ratio"] > 1
 
 
-def worse(before: Medians, now: Medians) -> list[str]:
+def worse(before: Figures, now: Figures) -> list[str]:
     """The ratios that are."""
     return [ratio for ratio in RATIOS if now[ratio] * TOLERANCE < before[ratio]]
 

@@ -22,11 +22,11 @@ def of_here(line: Line) -> bool:
 
 
 def keep(lines: Sequence[Line], path: Path = RESULTS) -> str | None:
-    """Replace the medians of these cases, and leave those of other processors and settings.
+    """Replace the figures of these cases, and leave those of other processors and settings.
 
     What came out above the roof is not kept, nor what was kept of it before. Returns what is wrong with such.
     """
-    refused = [line for line in lines if above_roof(line["median"])]
+    refused = [line for line in lines if above_roof(line["best"])]
     measured = {key_of(line["settings"]) for line in lines}
     others = [line for line in stored(path) if not of_here(line) or key_of(line["settings"]) not in measured]
     sound = [without_samples(line) for line in lines if line not in refused]
@@ -35,7 +35,7 @@ def keep(lines: Sequence[Line], path: Path = RESULTS) -> str | None:
     if not refused:
         return None
     found = [
-        f"not kept: {line['median']['roofline_ratio']:.3g} of the roof: {key_of(line['settings'])}" for line in refused
+        f"not kept: {line['best']['roofline_ratio']:.3g} of the roof: {key_of(line['settings'])}" for line in refused
     ]
     found.append(f"error: {len(refused)} of {len(lines)} ops are above the roof, {TRIES} times")
     return "\n".join((*found, "hint: measure again on a quiet machine"))

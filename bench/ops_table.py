@@ -47,16 +47,16 @@ def _head(title: str, columns: Sequence[str]) -> Iterator[str]:
 
 
 def _line(title: str, results: Sequence[Result], columns: Sequence[int], by: str, **settings: object) -> str:
-    found = [r["settings"] | {"median": r["median"]} for r in results]
+    found = [r["settings"] | {"best": r["best"]} for r in results]
     row = [f for f in found if all(f[name] == value for name, value in settings.items())]
-    return f"| {title} | " + " | ".join(_cell([f["median"] for f in row if f[by] == at]) for at in columns) + " |"
+    return f"| {title} | " + " | ".join(_cell([f["best"] for f in row if f[by] == at]) for at in columns) + " |"
 
 
-def _cell(medians: Sequence[Mapping[str, float]]) -> str:
+def _cell(ops: Sequence[Mapping[str, float]]) -> str:
     """Of ops that run one after the other."""
-    if not medians:
+    if not ops:
         return ""
-    native_us, roof_us, torch_us = (sum(m[name] for m in medians) for name in ("native_us", "roof_us", "torch_us"))
+    native_us, roof_us, torch_us = (sum(op[name] for op in ops) for name in ("native_us", "roof_us", "torch_us"))
     share = f"{roof_us / native_us:.0%}" if native_us >= SHORT_US else f"{native_us:.1f} us"
     return f"{share}, {torch_us / native_us:.2g}x"
 

@@ -16,7 +16,7 @@ def ops_check(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("ops_check")
 
 
-Medians = Mapping[str, float]
+Figures = Mapping[str, float]
 STORED = {"native_us": 100.0, "roofline_ratio": 0.8, "torch_ratio": 2.0}
 
 
@@ -25,11 +25,11 @@ def key(ops_check: Any, rows: int = 1) -> str:
     return str(ops_check.key_of(settings))
 
 
-def in_turns(*turns: Medians) -> tuple[list[set[str]], Callable[[Collection[str]], dict[str, Medians]]]:
+def in_turns(*turns: Figures) -> tuple[list[set[str]], Callable[[Collection[str]], dict[str, Figures]]]:
     """A measurement with one outcome for all cases of each turn, and what it was asked for."""
     asked: list[set[str]] = []
 
-    def measure(keys: Collection[str]) -> dict[str, Medians]:
+    def measure(keys: Collection[str]) -> dict[str, Figures]:
         asked.append(set(keys))
         return dict.fromkeys(keys, turns[len(asked) - 1])
 
@@ -110,3 +110,8 @@ def test_a_key_leaves_out_what_follows_from_the_rest(ops_check: Any) -> None:
     about = {"op": "linear", "rows": 1}
     assert ops_check.key_of(about) == ops_check.key_of({**about, "cold": True, "bytes": 7, "operations": 9})
     assert ops_check.key_of(about) != ops_check.key_of({**about, "rows": 2})
+
+
+def test_the_best_time_of_each_side_counts(ops_check: Any) -> None:
+    found = ops_check.figures({"native_us": [9.0, 4.0], "roof_us": [2.0, 8.0], "torch_us": [30.0, 12.0]})
+    assert found == {"native_us": 4, "roof_us": 2, "torch_us": 12, "roofline_ratio": 0.5, "torch_ratio": 3}
