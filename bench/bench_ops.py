@@ -11,9 +11,10 @@ torch_ratio     torch's time over ours: above 1 we are faster. torch computes in
                 time includes a call from Python, which decides the shortest ops
 
 Roof, op and torch's op are measured in turns, and all cases several times over, some time apart; of each side the best
-time counts, since no accident makes a machine faster. Only ratios are compared, never times. A share above 1 says that
-the roof was never measured in a calm moment, and before it is kept the case is measured again. Threads are each on
-a CPU of its own (cpus.py), and those of one side sleep while those of the other are measured.
+time counts, since no accident makes a machine faster. Only ratios are compared, never times. A share above 1, by more
+than noise (ops_check.py), says that the roof was never measured in a calm moment, and before it is kept the case is
+measured again. Threads are each on a CPU of their own (cpus.py); those of one side sleep while the other is
+measured.
 """
 
 import argparse

@@ -8,6 +8,7 @@ from ops_table import SHORT_US
 
 TOLERANCE = 1.10
 TRIES = 3  # of a case that looks worse, or better than the machine can do: noise passes
+AT_ROOF = 1.05  # an op that is so near: the best times of two reads of the same bytes lie as far apart
 RATIOS = ("roofline_ratio", "torch_ratio")  # the more, the better
 
 Figures = Mapping[str, float]  # the best time of each side in us, and the ratios of these
@@ -54,8 +55,10 @@ def check(before: Mapping[Key, Figures], measure: Callable[[Collection[Key]], Ma
 
 
 def figures(samples: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Of the times of each side in us, in any order."""
+    """Of the times of each side in us, in any order. An op at its roof shows what the roof is."""
     best = {side: min(times) for side, times in samples.items()}
+    if 1 < best["roof_us"] / best["native_us"] <= AT_ROOF:
+        best["roof_us"] = best["native_us"]
     ratios = {
         "roofline_ratio": best["roof_us"] / best["native_us"],
         "torch_ratio": best["torch_us"] / best["native_us"],

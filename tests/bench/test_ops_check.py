@@ -115,3 +115,10 @@ def test_a_key_leaves_out_what_follows_from_the_rest(ops_check: Any) -> None:
 def test_the_best_time_of_each_side_counts(ops_check: Any) -> None:
     found = ops_check.figures({"native_us": [9.0, 4.0], "roof_us": [2.0, 8.0], "torch_us": [30.0, 12.0]})
     assert found == {"native_us": 4, "roof_us": 2, "torch_us": 12, "roofline_ratio": 0.5, "torch_ratio": 3}
+
+
+@pytest.mark.parametrize(("roof_us", "share"), [(98.0, 0.98), (104.0, 1.0), (106.0, 1.06)])
+def test_an_op_at_its_roof_is_the_roof_and_one_far_above_is_seen(ops_check: Any, roof_us: float, share: float) -> None:
+    found = ops_check.figures({"native_us": [100.0], "roof_us": [roof_us], "torch_us": [100.0]})
+    assert found["roofline_ratio"] == pytest.approx(share)
+    assert ops_check.above_roof(found) == (share > 1)
