@@ -23,7 +23,7 @@ from dayzero.gateway.config import GatewayConfig, Limits
 from dayzero.gateway.fields import GenerationFields
 from dayzero.gateway.metrics import Metrics
 from dayzero.gateway.openapi import ErrorBody
-from dayzero.gateway.views import chat, completions, tokens
+from dayzero.gateway.views import chat, completions, messages, tokens
 from dayzero.wire.messages import Load
 from tests.gateway.stand import run_live, stand
 
@@ -107,8 +107,12 @@ def run_python(code: str, *, timeout_s: float) -> str:
     return done.stdout
 
 
+def uses_server(code: str) -> bool:
+    return "openai" in code or "anthropic" in code
+
+
 def python_blocks(*, of_model: bool) -> list[object]:
-    found = [(page, code) for page in PAGES for code in blocks(page, "python") if "openai" not in code]
+    found = [(page, code) for page in PAGES for code in blocks(page, "python") if not uses_server(code)]
     return [pytest.param(code, id=page.stem) for page, code in found if ("LLM(" in code) == of_model]
 
 
@@ -216,6 +220,12 @@ def test_the_openai_client_of_the_readme_prints_the_reply():
         assert run_python(code.replace("127.0.0.1:8000", f"{host}:{port}"), timeout_s=60) == "hello"
 
 
+def test_the_curl_of_messages_is_answered():
+    (text,) = re.findall(r"curl localhost:8000(/v1/messages) .*?-d '(.*?)'", section(API, "Messages"), re.DOTALL)
+    reply = stand(strict=True).post(text[0], json.loads(text[1]))
+    assert reply.status_code == 200, reply.text
+
+
 @pytest.mark.parametrize("code", python_blocks(of_model=False))
 def test_python_blocks_run(code):
     assert run_python(code, timeout_s=60)
@@ -241,6 +251,7 @@ def test_the_fields_are_those_of_the_requests():
     assert first_column(section(API, "Chat adds")) == set(chat.ChatRequest.__struct_fields__) - common
     own = set(completions.CompletionRequest.__struct_fields__) - common
     assert first_column(section(API, "Completions adds")) == own
+    assert first_column(section(API, "Messages")) == set(messages.MessagesRequest.__struct_fields__)
     named = set(quoted(section(API, "`/tokenize` and `/detokenize`")))
     for kind in (tokens.TokenizeRequest, tokens.DetokenizeRequest):
         assert set(kind.__struct_fields__) <= named
@@ -248,7 +259,13 @@ def test_the_fields_are_those_of_the_requests():
 
 def test_the_declined_fields_and_their_neutral_values_are_those_of_the_views():
     page = " ".join(section(API, "Declined").split())
-    for label, rules in (("Chat", chat.RULES), ("Completions", completions.RULES), ("`/tokenize`", tokens.RULES)):
+    rules_of = {
+        "Chat": chat.RULES,
+        "Completions": completions.RULES,
+        "Messages": messages.RULES,
+        "`/tokenize`": tokens.RULES,
+    }
+    for label, rules in rules_of.items():
         found = re.search(rf"- {label}: (.*?)\.(?: |$)", page)
         assert found, label
         entries = re.findall(r"`(\w+)`(?: \(([^)]*)\))?", found[1])
@@ -257,6 +274,9 @@ def test_the_declined_fields_and_their_neutral_values_are_those_of_the_views():
     silent = re.search(r"Accepted in silence.*?: (.*?)\. ", page)
     assert silent
     assert set(quoted(silent[1])) == chat.RULES.harmless == completions.RULES.harmless
+    in_messages = re.search(r"In messages: (.*?)\. ", page)
+    assert in_messages
+    assert set(quoted(in_messages[1])) == messages.RULES.harmless
 
 
 def test_the_limits_are_those_of_the_configuration():

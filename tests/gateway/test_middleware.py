@@ -37,6 +37,13 @@ def test_each_of_the_keys_is_let_in(value: str) -> None:
     assert this.request("GET", "/v1/models", headers={"authorization": value}).status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/messages"])
+def test_a_key_may_come_as_x_api_key(path: str) -> None:
+    this = stand(api_keys=("right", "other"))
+    assert this.request("GET", path, headers={"x-api-key": "other"}).status_code in (200, 405)
+    assert this.request("GET", path, headers={"x-api-key": "wrong"}).status_code == 401
+
+
 @pytest.mark.parametrize("value", ["", "right", "Basic right", "Bearer", "Bearer right right", "Bearer ' OR 1=1--"])
 def test_anything_else_is_not(value: str) -> None:
     this = stand(api_keys=("right",))

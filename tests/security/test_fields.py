@@ -7,6 +7,7 @@ import pytest
 
 from dayzero.gateway.views.chat import ChatRequest
 from dayzero.gateway.views.completions import CompletionRequest
+from dayzero.gateway.views.messages import MessagesRequest
 from tests.gateway.stand import says, stand
 
 VALUES: list[Any] = [
@@ -52,6 +53,7 @@ VALUES: list[Any] = [
     [
         ("/v1/chat/completions", ChatRequest, {"messages": [{"role": "user", "content": "hi"}]}),
         ("/v1/completions", CompletionRequest, {"prompt": "hi"}),
+        ("/v1/messages", MessagesRequest, {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 5}),
     ],
 )
 def test_any_value_of_any_field_is_an_answer_or_a_400(path: str, kind: type[msgspec.Struct], least: object) -> None:

@@ -60,7 +60,12 @@ def test_what_is_not_the_key_opens_nothing_and_is_not_repeated(key: str) -> None
         b"authorization: Bearer\r\n sk-right",
         b"authorization: Bearer wrong\r\nauthorization: Bearer sk-right",
         b"proxy-authorization: Bearer sk-right",
-        b"x-api-key: sk-right",
+        b"x-api-key: Bearer sk-right",
+        b"x-api-key: sk-right\r\nx-api-key: sk-right",
+        b"x-api-key: sk-right\r\nauthorization: Bearer wrong",
+        b"x-api-key: wrong\r\nauthorization: Bearer sk-right",
+        b"x-api-key:",
+        b"api-key: sk-right",
         b"cookie: authorization=Bearer sk-right",
     ],
 )

@@ -18,16 +18,17 @@ from dayzero.gateway.admission import Admission
 from dayzero.gateway.chat_encoder import ChatEncoder, ChatRenderer
 from dayzero.gateway.config import GatewayConfig
 from dayzero.gateway.constrain import Constrainer, GrammarGate
-from dayzero.gateway.errors import reply_to
 from dayzero.gateway.generate import Generator
 from dayzero.gateway.metrics import Metrics
 from dayzero.gateway.middleware import Authenticate, BoundBody, ErrorBoundary, Exchanges
 from dayzero.gateway.reading import Reader
+from dayzero.gateway.replies import reply_for
 from dayzero.gateway.service import TextService
 from dayzero.gateway.turn import Turns
 from dayzero.gateway.views.chat import ChatView
 from dayzero.gateway.views.completions import CompletionView
 from dayzero.gateway.views.health import HealthView, MetricsView, ReadyView, VersionView
+from dayzero.gateway.views.messages import CountTokensView, MessagesView
 from dayzero.gateway.views.models import ModelsView, ModelView
 from dayzero.gateway.views.tokens import DetokenizeView, TokenizeView
 from dayzero.grammar.format import Format
@@ -96,6 +97,7 @@ def create_app(
             allow_methods=["GET", "POST"],
             allow_headers=["*"],
             expose_headers=[
+                "request-id",
                 "x-request-id",
                 "x-seed",
                 "x-ignored-fields",
@@ -117,6 +119,8 @@ def _endpoints(
     return {
         ("POST", "/v1/chat/completions"): ChatView(service, turns),
         ("POST", "/v1/completions"): CompletionView(service),
+        ("POST", "/v1/messages"): MessagesView(service, turns),
+        ("POST", "/v1/messages/count_tokens"): CountTokensView(service, turns),
         ("GET", "/v1/models"): models,
         ("GET", "/v1/models/{model:path}"): ModelView(models),
         ("POST", "/tokenize"): TokenizeView(service, encoder),
@@ -157,9 +161,9 @@ class _Named:
         await self._endpoint(scope, receive, send)
 
 
-async def _answer(_: Request, error: Exception) -> Response:
+async def _answer(request: Request, error: Exception) -> Response:
     """The framework's own errors, in our form."""
-    reply = reply_to(error)
+    reply = reply_for(request.scope, error)
     response = Response(reply.body, reply.status)
     response.raw_headers = list(reply.headers)
     return response

@@ -18,8 +18,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dayzero.clock import Clock
 from dayzero.errors import BodyTooLarge, CapacityError, Unauthorized
 from dayzero.gateway import exchange
-from dayzero.gateway.errors import CLIENT_GONE_STATUS, ClientGone, HeadersTooLarge, Reply, end_of_request, reply_to
+from dayzero.gateway.errors import CLIENT_GONE_STATUS, ClientGone, HeadersTooLarge, Reply, end_of_request
 from dayzero.gateway.metrics import Metrics
+from dayzero.gateway.replies import reply_for
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +54,8 @@ class Exchanges:
 
     def _headers(self, this: exchange.Exchange) -> list[tuple[bytes, bytes]]:
         elapsed_ms = round((self._clock.now_s() - this.started_s) * 1000)
-        headers = [(b"x-request-id", this.id.encode()), (b"openai-processing-ms", b"%d" % elapsed_ms)]
+        name = this.id.encode()
+        headers = [(b"x-request-id", name), (b"request-id", name), (b"openai-processing-ms", b"%d" % elapsed_ms)]
         if this.ignored_fields:
             headers.append((b"x-ignored-fields", ", ".join(this.ignored_fields)[:_MAX_IGNORED_CHARS].encode()))
         if this.seed is not None:
@@ -102,7 +104,7 @@ class ErrorBoundary:
             if isinstance(error, ClientGone):
                 this.status = CLIENT_GONE_STATUS
                 return
-            reply = reply_to(error)
+            reply = reply_for(scope, error)
             if reply.status >= 500 and not isinstance(error, CapacityError):
                 log.error("request failed", extra={"id": this.id}, exc_info=error)
             if not is_started:
@@ -123,13 +125,14 @@ class Authenticate:
 
     def _tenant(self, scope: Scope) -> str:
         """The digest of the caller's key. Unauthorized if it has none, or several."""
-        values = [value for name, value in scope["headers"] if name == b"authorization"]
-        scheme, _, key = values[0].partition(b" ") if len(values) == 1 else (b"", b"", b"")
-        offered = _digest(key.strip())
+        keys = _keys(scope)
+        offered = _digest(keys[0] if len(keys) == 1 else b"")  # no key is empty
         # No early exit: how long the comparison takes says nothing about which key came close.
         matches = [hmac.compare_digest(offered, digest) for digest in self._digests]
-        if scheme.lower() != b"bearer" or not any(matches):
-            raise Unauthorized("no valid api key", hint="send it as 'Authorization: Bearer <key>'")
+        if not any(matches):
+            raise Unauthorized(
+                "no valid api key", hint="send one, as 'Authorization: Bearer <key>' or as 'x-api-key: <key>'"
+            )
         return offered.hex()
 
 
@@ -174,6 +177,18 @@ async def send_reply(send: Send, reply: Reply) -> None:
 
 
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+def _keys(scope: Scope) -> list[bytes]:
+    """All that a caller offers; b"" for what is no key."""
+    keys = []
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            scheme, _, key = value.partition(b" ")
+            keys.append(key.strip() if scheme.lower() == b"bearer" else b"")
+        elif name == b"x-api-key":
+            keys.append(value.strip())
+    return keys
 
 
 def _digest(key: bytes) -> bytes:

@@ -6,6 +6,7 @@ import msgspec
 
 from dayzero.gateway.views.chat import ChatRequest
 from dayzero.gateway.views.completions import CompletionRequest
+from dayzero.gateway.views.messages import CountTokensRequest, MessagesRequest
 from dayzero.gateway.views.tokens import DetokenizeRequest, TokenizeRequest
 
 _REF = "#/components/schemas/{name}"
@@ -15,6 +16,8 @@ _SSE = "text/event-stream"
 _BODIES: tuple[tuple[str, str, type[msgspec.Struct], tuple[str, ...]], ...] = (
     ("/v1/chat/completions", "Continue a conversation", ChatRequest, (_JSON, _SSE)),
     ("/v1/completions", "Continue a prompt", CompletionRequest, (_JSON, _SSE)),
+    ("/v1/messages", "Continue a conversation, as Anthropic has it", MessagesRequest, (_JSON, _SSE)),
+    ("/v1/messages/count_tokens", "How many tokens a conversation has", CountTokensRequest, (_JSON,)),
     ("/tokenize", "Text or messages to token ids", TokenizeRequest, (_JSON,)),
     ("/detokenize", "Token ids to text", DetokenizeRequest, (_JSON,)),
 )
@@ -31,11 +34,11 @@ _PLAIN = (
 def document(version: str) -> dict[str, Any]:
     """The whole description."""
     kinds = [kind for _, _, kind, _ in _BODIES]
-    _, schemas = msgspec.json.schema_components([*kinds, ErrorBody], ref_template=_REF)
+    _, schemas = msgspec.json.schema_components([*kinds, ErrorBody, MessagesErrorBody], ref_template=_REF)
     paths: dict[str, Any] = {}
     for path, summary, kind, media in _BODIES:
         body = {"required": True, "content": {_JSON: {"schema": {"$ref": _REF.format(name=kind.__name__)}}}}
-        paths[path] = {"post": {"summary": summary, "requestBody": body, "responses": _responses(*media)}}
+        paths[path] = {"post": {"summary": summary, "requestBody": body, "responses": _responses(*media, path=path)}}
     for path, summary, media_type in _PLAIN:
         paths[path] = {"get": {"summary": summary, "responses": _responses(media_type)}}
     paths["/v1/models/{model}"]["get"]["parameters"] = [
@@ -46,8 +49,14 @@ def document(version: str) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "dayzero", "version": version},
         "paths": paths,
-        "security": [{"key": []}],
-        "components": {"schemas": schemas, "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}}},
+        "security": [{"key": []}, {"x-api-key": []}],
+        "components": {
+            "schemas": schemas,
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer"},
+                "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+            },
+        },
     }
 
 
@@ -66,7 +75,22 @@ class ErrorBody(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorDetail
 
 
-def _responses(*media_types: str) -> dict[str, Any]:
-    error = {"description": "Error", "content": {_JSON: {"schema": {"$ref": _REF.format(name="ErrorBody")}}}}
+class MessagesErrorDetail(msgspec.Struct, frozen=True, kw_only=True):
+    """What went wrong, as Anthropic has it."""
+
+    type: str
+    message: str
+
+
+class MessagesErrorBody(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="error"):
+    """Every answer of /v1/messages and of what is below it that is no success."""
+
+    error: MessagesErrorDetail
+    request_id: str
+
+
+def _responses(*media_types: str, path: str = "") -> dict[str, Any]:
+    kind = MessagesErrorBody if path.startswith("/v1/messages") else ErrorBody
+    error = {"description": "Error", "content": {_JSON: {"schema": {"$ref": _REF.format(name=kind.__name__)}}}}
     success = {"description": "Success", "content": {media_type: {} for media_type in media_types}}
     return {"200": success, "default": error}

@@ -30,7 +30,7 @@ class Turn:
     fields      how tokens are drawn, and how the answer is sent
     tools       as the template sees them
     use         which of them may or must be called
-    max_tokens  None: the default
+    max_tokens  None: as many as `most_tokens`, or by default, but no more than fit
     logprobs    how many alternatives come with each token; None: no log-probs
     variables   what the template may ask for beside messages and tools
 
@@ -45,6 +45,7 @@ class Turn:
     tools: Sequence[Mapping[str, Any]] | None = None
     structured: Structured | None = None
     max_tokens: int | None = None
+    most_tokens: int | None = None
     logprobs: int | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool = False
@@ -95,7 +96,7 @@ class Turns:
             seed=terms.seed,
             max_tokens=resolve_max_tokens(
                 turn.max_tokens,
-                service.defaults.max_new_tokens or service.config.default_max_tokens,
+                turn.most_tokens or service.defaults.max_new_tokens or service.config.default_max_tokens,
                 prompt_tokens=len(tokens),
                 context=service.context,
                 param="messages",

@@ -46,9 +46,11 @@ Part = Text | Reasoning | CallStarted | CallArguments | CallEnded
 
 
 def joined(parts: Iterable[Part]) -> list[Part]:
-    """With neighbours of one kind made one."""
+    """With neighbours of one kind made one, and without stretches of nothing."""
     found: list[Part] = []
     for part in parts:
+        if isinstance(part, Text | Reasoning | CallArguments) and not part.text:
+            continue
         last = found[-1] if found else None
         if isinstance(part, Text) and isinstance(last, Text):
             found[-1] = Text(last.text + part.text)
