@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from dayzero.errors import RequestError
-from dayzero.grammar.gate import Gate, Verdicts
+from dayzero.grammar.gate import Gate
 from dayzero.grammar.lark import Lark
 from tests.grammar.bytes_vocabulary import BytesVocabulary
 
@@ -107,12 +107,3 @@ def test_other_notations_become_larks():
             await gate.lark_of("root ::= (((", "structured_outputs")
 
     with_gate(use)
-
-
-def test_a_flood_of_grammars_is_forgotten_from_its_oldest_on():
-    verdicts = Verdicts(2000)
-    for number in range(10_000):
-        verdicts.put(f"start: /{number}/", "no" * (number % 50))
-        assert verdicts.num_bytes <= 2000
-    assert verdicts.get("start: /0/") is None
-    assert verdicts.get("start: /9999/") == "no" * 49

@@ -56,3 +56,17 @@ def test_a_token_that_is_refused_breaks_the_matcher_for_good(table: TokenTable) 
     assert not matcher.take(list(b"x"))
     assert matcher.is_broken
     assert table.matcher("start: missing").is_broken
+
+
+def test_matchers_of_one_grammar_go_their_own_ways(table: TokenTable) -> None:
+    first, second = (table.matcher("start: /ab|cd/") for _ in range(2))
+    assert first.take(b"a")
+    third = table.matcher("start: /ab|cd/")
+    assert second.take(b"c")
+    assert third.take(b"ab")
+    assert first.take(b"b")
+    assert not second.take(b"b")
+
+
+def test_a_grammar_that_does_not_compile_is_broken_again_and_again(table: TokenTable) -> None:
+    assert [table.matcher("start: unknown").is_broken for _ in range(3)] == [True] * 3

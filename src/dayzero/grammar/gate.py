@@ -4,14 +4,13 @@ Compiled in a confined process, under limits of time and memory (CVE-2026-55574,
 any). Verdicts are kept by content.
 """
 
-import hashlib
-from collections import OrderedDict
 from collections.abc import Callable
 
 import msgspec
 
 from dayzero.errors import InternalError, RequestError
 from dayzero.grammar.jobs import Answer, Convert, Converted, Job, Loaded, LoadTokenizer, Refused, Try
+from dayzero.grammar.recent import Recent
 from dayzero.wire.confined.pool import CannotLoad, Gone, Pool
 
 MAX_GRAMMAR_BYTES = 64 * 2**10  # of one that a client wrote
@@ -41,7 +40,7 @@ class Gate:
         self._limit_s = limit_s
         self._processes = processes
         self._pool: Pool | None = None
-        self._verdicts = Verdicts(cache_bytes)
+        self._verdicts: Recent[str] = Recent(cache_bytes)  # why not; "": good
 
     async def check(self, grammar: str, param: str) -> None:
         """Raises RequestError, with what is wrong, for a grammar that no engine should follow."""
@@ -52,7 +51,7 @@ class Gate:
             except _Exceeded as error:  # not kept: it may have been the machine's fault
                 raise _refused(str(error), param) from None
             verdict = answer.reason if isinstance(answer, Refused) else ""
-            self._verdicts.put(grammar, verdict)
+            self._verdicts.put(grammar, verdict, _VERDICT_BYTES + len(verdict))
         if verdict:
             raise _refused(verdict, param)
 
@@ -95,47 +94,12 @@ class Gate:
         )
 
 
-class Verdicts:
-    """What is known of grammars, by content. Bounded by bytes: a flood of grammars costs time, but no memory
-    (CVE-2025-32381).
-    """
-
-    def __init__(self, max_bytes: int) -> None:
-        self.num_bytes = 0
-        self._max_bytes = max_bytes
-        self._by_hash: OrderedDict[bytes, str] = OrderedDict()
-
-    def get(self, grammar: str) -> str | None:
-        key = _hash(grammar)
-        if key not in self._by_hash:
-            return None
-        self._by_hash.move_to_end(key)
-        return self._by_hash[key]
-
-    def put(self, grammar: str, verdict: str) -> None:
-        key = _hash(grammar)
-        if key not in self._by_hash:
-            self._by_hash[key] = verdict
-            self.num_bytes += _cost(verdict)
-        while self.num_bytes > self._max_bytes:
-            _, oldest = self._by_hash.popitem(last=False)
-            self.num_bytes -= _cost(oldest)
-
-
 class _Exceeded(Exception):
     """A job came to no answer."""
 
 
 def _refused(reason: str, param: str) -> RequestError:
     return RequestError(reason, param=param, code="invalid_schema")
-
-
-def _hash(grammar: str) -> bytes:
-    return hashlib.sha256(grammar.encode()).digest()
-
-
-def _cost(verdict: str) -> int:
-    return _VERDICT_BYTES + len(verdict)
 
 
 def _check_loaded(answer: bytes) -> None:

@@ -13,9 +13,13 @@ import llguidance.numpy as lnp
 import numpy as np
 from numpy.typing import NDArray
 
+from dayzero.grammar.recent import Recent
+
 _PLACE = re.compile(r"^(at )?\d+\(\d+\): ")
 _QUOTE = re.compile(r"\s+\d* *[|^]|\s*$")
 _MAX_REASON_CHARS = 300
+_COMPILED_BYTES = 32 * 2**20
+_BYTES_EACH = 50  # that a compiled grammar takes for each of its text; 42 over the schemas of JSONSchemaBench
 _NO_START = "the grammar allows no output, or needs more work than a request may take"
 
 Mask = NDArray[np.int32]
@@ -40,6 +44,8 @@ def limits() -> Any:
 class TokenTable:
     """The tokens of a vocabulary, as grammars see them: shared by all matchers of an engine.
 
+    Keeps what it compiled lately: a copy takes a hundredth of a compilation. Threads may share it.
+
     tokenizer   as the tokenizers library writes it
     vocab_size  width of the logits; ids beyond the tokenizer's own are never allowed
     """
@@ -47,9 +53,14 @@ class TokenTable:
     def __init__(self, tokenizer: str, vocab_size: int, eos_token_ids: Sequence[int]) -> None:
         self.vocab_size = vocab_size
         self.tokens = lg.LLTokenizer(tokenizer, n_vocab=vocab_size, eos_token=list(eos_token_ids))
+        self._compiled: Recent[Any] = Recent(_COMPILED_BYTES)
 
     def matcher(self, grammar: str) -> "Matcher":
-        return Matcher(lg.LLMatcher(self.tokens, grammar, log_level=0, limits=limits()), self.vocab_size)
+        compiled = self._compiled.get(grammar)  # is never advanced, so that copies can be made of it at any time
+        if compiled is None:
+            compiled = lg.LLMatcher(self.tokens, grammar, log_level=0, limits=limits())
+            self._compiled.put(grammar, compiled, _BYTES_EACH * len(grammar))
+        return Matcher(compiled.deep_copy(), self.vocab_size)
 
     def fault(self, grammar: str) -> str | None:
         """Why a grammar cannot be used, in one line for whoever wrote it; None if it can. Tries a first token."""
