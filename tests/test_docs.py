@@ -23,7 +23,7 @@ from dayzero.gateway.config import GatewayConfig, Limits
 from dayzero.gateway.fields import GenerationFields
 from dayzero.gateway.metrics import Metrics
 from dayzero.gateway.openapi import ErrorBody
-from dayzero.gateway.views import chat, completions, messages, tokens
+from dayzero.gateway.views import chat, completions, messages, responses, tokens
 from dayzero.wire.messages import Load
 from tests.gateway.stand import run_live, stand
 
@@ -213,8 +213,9 @@ def test_the_curl_of_the_readme_is_answered():
     assert reply.status_code == 200, reply.text
 
 
-def test_the_openai_client_of_the_readme_prints_the_reply():
-    (code,) = [block for block in blocks(README, "python") if "openai" in block]
+@pytest.mark.parametrize("page", [README, API], ids=lambda page: page.stem)
+def test_the_openai_client_of_a_page_prints_the_reply(page):
+    (code,) = [block for block in blocks(page, "python") if "openai" in block]
     with run_live(stand(strict=True)) as (host, port):
         assert "127.0.0.1:8000" in code
         assert run_python(code.replace("127.0.0.1:8000", f"{host}:{port}"), timeout_s=60) == "hello"
@@ -240,7 +241,7 @@ def test_python_blocks_run_on_the_embedded_model(code):
 
 @pytest.mark.parametrize("page", [README, API], ids=lambda page: page.stem)
 def test_the_routes_are_those_of_the_gateway(page):
-    named = {tuple(word.split()) for word in quoted(text_of(page)) if re.match(r"(GET|POST) /", word)}
+    named = {tuple(word.split()) for word in quoted(text_of(page)) if re.match(r"(GET|POST|DELETE) /", word)}
     served = {(method, path.replace(":path", "")) for path, method in stand().gateway.routes if method != "HEAD"}
     assert named == served
 
@@ -252,6 +253,7 @@ def test_the_fields_are_those_of_the_requests():
     own = set(completions.CompletionRequest.__struct_fields__) - common
     assert first_column(section(API, "Completions adds")) == own
     assert first_column(section(API, "Messages")) == set(messages.MessagesRequest.__struct_fields__)
+    assert first_column(section(API, "Responses")) == set(responses.ResponsesRequest.__struct_fields__)
     named = set(quoted(section(API, "`/tokenize` and `/detokenize`")))
     for kind in (tokens.TokenizeRequest, tokens.DetokenizeRequest):
         assert set(kind.__struct_fields__) <= named
@@ -263,6 +265,7 @@ def test_the_declined_fields_and_their_neutral_values_are_those_of_the_views():
         "Chat": chat.RULES,
         "Completions": completions.RULES,
         "Messages": messages.RULES,
+        "Responses": responses.RULES,
         "`/tokenize`": tokens.RULES,
     }
     for label, rules in rules_of.items():
@@ -273,7 +276,7 @@ def test_the_declined_fields_and_their_neutral_values_are_those_of_the_views():
         assert told == {name: list(values) for name, values in rules.neutral.items()}
     silent = re.search(r"Accepted in silence.*?: (.*?)\. ", page)
     assert silent
-    assert set(quoted(silent[1])) == chat.RULES.harmless == completions.RULES.harmless
+    assert set(quoted(silent[1])) == chat.RULES.harmless == completions.RULES.harmless == responses.RULES.harmless
     in_messages = re.search(r"In messages: (.*?)\. ", page)
     assert in_messages
     assert set(quoted(in_messages[1])) == messages.RULES.harmless

@@ -67,6 +67,17 @@ def exercise(this: Stand, client: httpx.Client) -> list[int]:
         client.post("/v1/completions", json={"prompt": CANARY, "echo": True, "seed": 1, "logprobs": 1}).status_code,
         client.post("/v1/completions", content=f'{{"prompt": "{CANARY}'.encode()).status_code,
         client.post("/tokenize", json={"prompt": CANARY}).status_code,
+        *(
+            client.post("/v1/responses", json={"input": CANARY, "seed": 1, **fields}).status_code
+            for fields in (
+                {"instructions": CANARY, "metadata": {CANARY: CANARY}},
+                {"stream": True},
+                {"previous_response_id": CANARY},
+                {"input": [{"type": CANARY}]},
+                {"include": [CANARY]},
+            )
+        ),
+        client.get(f"/v1/responses/{CANARY}", params={"after": CANARY}).status_code,
         client.get(f"/{CANARY}").status_code,
         client.get(f"/v1/models/{CANARY}").status_code,
         client.request(CANARY.upper(), "/health").status_code,

@@ -49,6 +49,21 @@ def test_requests_with_one_id_at_the_same_time_get_their_own_answers() -> None:
     assert this.replica.running == {}
 
 
+def test_no_key_reads_lists_deletes_or_goes_on_from_what_another_key_had_kept() -> None:
+    this = stand(says("canary"), api_keys=KEYS, store_responses=True)
+
+    def ask(method: str, path: str, key: str, body: object = None) -> httpx.Response:
+        return this.request(method, f"/v1/responses{path}", json=body, headers={"authorization": f"Bearer {key}"})
+
+    kept = ask("POST", "", KEYS[0], {"input": "canary"}).json()["id"]
+    for method, path in (("GET", ""), ("GET", "/input_items"), ("POST", "/cancel"), ("DELETE", "")):
+        response = ask(method, f"/{kept}{path}", KEYS[1])
+        never = ask(method, f"/resp_never{path}", KEYS[1])
+        assert (response.status_code, response.json()) == (404, never.json())
+    assert ask("POST", "", KEYS[1], {"input": "x", "previous_response_id": kept}).status_code == 404
+    assert ask("GET", f"/{kept}", KEYS[0]).status_code == 200
+
+
 @pytest.mark.parametrize("salt", [None, "shared", "a" * 128])
 def test_a_prefix_is_never_shared_between_two_keys_whatever_salt_they_agree_on(salt: str | None) -> None:
     """CVE-2025-46570: the time to the first token told whether another tenant had sent the same prompt."""

@@ -58,6 +58,9 @@ def serve(
         list[str] | None, typer.Option(envvar="DAYZERO_API_KEY", help="clients must send one; repeatable")
     ] = None,
     cors_origin: Annotated[list[str] | None, typer.Option(help="browsers' origins that may call; repeatable")] = None,
+    store_responses: Annotated[
+        bool, typer.Option("--store-responses", help="keep responses for an hour, in memory, each key's for itself")
+    ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="refuse unknown fields instead of listing them")] = False,
     offline: Annotated[bool, typer.Option("--offline", help="never look at the hub")] = False,
 ) -> None:
@@ -92,6 +95,7 @@ def serve(
             api_keys=tuple(api_key or ()),
             cors_origins=tuple(cors_origin or ()),
             strict=strict,
+            store_responses=store_responses,
             collapse_guard=mode_of(collapse_guard),
         )
         listener = bind(gateway_config)

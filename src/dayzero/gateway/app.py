@@ -23,6 +23,7 @@ from dayzero.gateway.metrics import Metrics
 from dayzero.gateway.middleware import Authenticate, BoundBody, ErrorBoundary, Exchanges
 from dayzero.gateway.reading import Reader
 from dayzero.gateway.replies import reply_for
+from dayzero.gateway.response_store import ResponseStore
 from dayzero.gateway.service import TextService
 from dayzero.gateway.turn import Turns
 from dayzero.gateway.views.chat import ChatView
@@ -30,6 +31,13 @@ from dayzero.gateway.views.completions import CompletionView
 from dayzero.gateway.views.health import HealthView, MetricsView, ReadyView, VersionView
 from dayzero.gateway.views.messages import CountTokensView, MessagesView
 from dayzero.gateway.views.models import ModelsView, ModelView
+from dayzero.gateway.views.responses import ResponsesView
+from dayzero.gateway.views.responses_stored import (
+    CancelResponseView,
+    DeleteResponseView,
+    InputItemsView,
+    StoredResponseView,
+)
 from dayzero.gateway.views.tokens import DetokenizeView, TokenizeView
 from dayzero.grammar.format import Format
 from dayzero.grammar.gate import Gate
@@ -94,7 +102,7 @@ def create_app(
         app = CORSMiddleware(
             app,
             allow_origins=config.cors_origins,
-            allow_methods=["GET", "POST"],
+            allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["*"],
             expose_headers=[
                 "request-id",
@@ -116,11 +124,17 @@ def _endpoints(
     """What serves each method and path."""
     models = ModelsView(service)
     turns = Turns(service, encoder, reader)
+    store = _response_store(service)
     return {
         ("POST", "/v1/chat/completions"): ChatView(service, turns),
         ("POST", "/v1/completions"): CompletionView(service),
         ("POST", "/v1/messages"): MessagesView(service, turns),
         ("POST", "/v1/messages/count_tokens"): CountTokensView(service, turns),
+        ("POST", "/v1/responses"): ResponsesView(service, turns, store),
+        ("GET", "/v1/responses/{response}"): StoredResponseView(store),
+        ("DELETE", "/v1/responses/{response}"): DeleteResponseView(store),
+        ("POST", "/v1/responses/{response}/cancel"): CancelResponseView(store),
+        ("GET", "/v1/responses/{response}/input_items"): InputItemsView(store),
         ("GET", "/v1/models"): models,
         ("GET", "/v1/models/{model:path}"): ModelView(models),
         ("POST", "/tokenize"): TokenizeView(service, encoder),
@@ -130,6 +144,13 @@ def _endpoints(
         ("GET", "/version"): VersionView(service.replica),
         ("GET", "/metrics"): MetricsView(metrics),
     }
+
+
+def _response_store(service: TextService) -> ResponseStore | None:
+    config = service.config
+    if not config.store_responses:
+        return None
+    return ResponseStore(tenant_bytes=config.stored_bytes, lifetime_s=config.stored_s, clock=service.clock)
 
 
 def _routed(endpoints: Mapping[tuple[str, str], ASGIApp]) -> FastAPI:

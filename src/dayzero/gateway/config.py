@@ -50,6 +50,9 @@ class GatewayConfig:
     write_timeout_s     how long a client may leave a full connection unread
     keep_alive_s        silence after which a stream gets a comment
     drain_timeout_s     how long streams may go on after SIGTERM
+    store_responses     responses are kept for their tenants, unless a request says otherwise; else nothing is
+    stored_bytes        of each tenant
+    stored_s            how long each is kept
     collapse_guard      of chats that do not say: what is done about an output that repeats itself
     strict              an unknown field is an error instead of a response header
     cache_secret        of the deployment, for the prefix-cache salts; drawn, so that no other process shares a prefix
@@ -62,6 +65,9 @@ class GatewayConfig:
     cors_origins: tuple[str, ...] = ()
     strict: bool = False
     collapse_guard: Mode = "retry"
+    store_responses: bool = False
+    stored_bytes: int = 64 * 2**20
+    stored_s: float = 3600.0
     max_in_flight: int = 1024
     default_max_tokens: int = 2048
     request_timeout_s: float = 600.0

@@ -34,6 +34,13 @@ class BodyTooSlow(RequestError):
     code = "request_timeout"
 
 
+class UnknownResponse(RequestError):
+    """No response of that id is kept for the caller."""
+
+    status = 404
+    code = "response_not_found"
+
+
 class UnsupportedParameter(RequestError):
     """A known field whose meaning we cannot honour, so that ignoring it would give a wrong answer."""
 

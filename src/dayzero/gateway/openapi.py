@@ -1,5 +1,6 @@
 """/openapi.json, made of the structs that requests are decoded into, so that it cannot drift from them."""
 
+import re
 from typing import Any
 
 import msgspec
@@ -7,6 +8,7 @@ import msgspec
 from dayzero.gateway.views.chat import ChatRequest
 from dayzero.gateway.views.completions import CompletionRequest
 from dayzero.gateway.views.messages import CountTokensRequest, MessagesRequest
+from dayzero.gateway.views.responses import ResponsesRequest
 from dayzero.gateway.views.tokens import DetokenizeRequest, TokenizeRequest
 
 _REF = "#/components/schemas/{name}"
@@ -18,17 +20,23 @@ _BODIES: tuple[tuple[str, str, type[msgspec.Struct], tuple[str, ...]], ...] = (
     ("/v1/completions", "Continue a prompt", CompletionRequest, (_JSON, _SSE)),
     ("/v1/messages", "Continue a conversation, as Anthropic has it", MessagesRequest, (_JSON, _SSE)),
     ("/v1/messages/count_tokens", "How many tokens a conversation has", CountTokensRequest, (_JSON,)),
+    ("/v1/responses", "The next response of a conversation", ResponsesRequest, (_JSON, _SSE)),
     ("/tokenize", "Text or messages to token ids", TokenizeRequest, (_JSON,)),
     ("/detokenize", "Token ids to text", DetokenizeRequest, (_JSON,)),
 )
 _PLAIN = (
-    ("/v1/models", "The served model", _JSON),
-    ("/v1/models/{model}", "One model by name", _JSON),
-    ("/health", "Whether the server works", _JSON),
-    ("/ready", "Whether a request would be taken now", _JSON),
-    ("/version", "Version of the server, the weights and the numerics", _JSON),
-    ("/metrics", "Prometheus metrics", "text/plain"),
+    ("get", "/v1/responses/{response}", "A response that was kept", _JSON),
+    ("delete", "/v1/responses/{response}", "Forget a response", _JSON),
+    ("post", "/v1/responses/{response}/cancel", "Refused: no response runs in the background", _JSON),
+    ("get", "/v1/responses/{response}/input_items", "What a response goes on from", _JSON),
+    ("get", "/v1/models", "The served model", _JSON),
+    ("get", "/v1/models/{model}", "One model by name", _JSON),
+    ("get", "/health", "Whether the server works", _JSON),
+    ("get", "/ready", "Whether a request would be taken now", _JSON),
+    ("get", "/version", "Version of the server, the weights and the numerics", _JSON),
+    ("get", "/metrics", "Prometheus metrics", "text/plain"),
 )
+_IN_PATH = re.compile(r"{(\w+)}")
 
 
 def document(version: str) -> dict[str, Any]:
@@ -39,11 +47,13 @@ def document(version: str) -> dict[str, Any]:
     for path, summary, kind, media in _BODIES:
         body = {"required": True, "content": {_JSON: {"schema": {"$ref": _REF.format(name=kind.__name__)}}}}
         paths[path] = {"post": {"summary": summary, "requestBody": body, "responses": _responses(*media, path=path)}}
-    for path, summary, media_type in _PLAIN:
-        paths[path] = {"get": {"summary": summary, "responses": _responses(media_type)}}
-    paths["/v1/models/{model}"]["get"]["parameters"] = [
-        {"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}
-    ]
+    for method, path, summary, media_type in _PLAIN:
+        named = [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+            for name in _IN_PATH.findall(path)
+        ]
+        operation = {"summary": summary, "responses": _responses(media_type)}
+        paths.setdefault(path, {})[method] = {**operation, **({"parameters": named} if named else {})}
     paths["/health"]["get"]["security"] = []
     return {
         "openapi": "3.1.0",

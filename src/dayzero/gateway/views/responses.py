@@ -1,0 +1,322 @@
+"""POST /v1/responses: the same turns as chat completions, in OpenAI's newer form."""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from dayzero.core.sampling import SamplingParams
+from dayzero.errors import RequestError
+from dayzero.gateway import exchange
+from dayzero.gateway.config import GatewayConfig
+from dayzero.gateway.errors import UnsupportedParameter
+from dayzero.gateway.fields import HARMLESS, GenerationFields, terms_of
+from dayzero.gateway.guard import Mode
+from dayzero.gateway.parse import FieldRules
+from dayzero.gateway.response_store import ResponseStore, StoredResponse
+from dayzero.gateway.service import TextService
+from dayzero.gateway.structured import structured_of
+from dayzero.gateway.tools import tool_use
+from dayzero.gateway.turn import Turn, Turns
+from dayzero.gateway.views.responses_format import Keep, ResponsesFormat
+from dayzero.gateway.views.responses_input import Item, items_of, messages_of
+from dayzero.gateway.views.responses_stored import find_stored
+
+
+class TextOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the text of an answer shall be; `verbosity` has no effect."""
+
+    format: dict[str, Any] | None = None
+    verbosity: str | None = None
+
+
+class ReasoningOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a model shall think; there are no summaries of it."""
+
+    effort: str | None = None
+    summary: str | None = None
+
+
+class ResponsesRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The fields that have an effect. None: not given.
+
+    input          a user's text, or items: messages, calls, their outputs, reasoning
+    instructions   a system message, of this response only
+    include        what would be added to items that there are none of
+    store          keep it, where the server keeps any; default true there, as OpenAI has it
+    """
+
+    input: str | list[Any]
+    model: str | None = None
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    text: TextOptions | None = None
+    reasoning: ReasoningOptions | None = None
+    include: list[str] | None = None
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    seed: int | None = None
+    priority: int | None = None
+    cache_salt: str | None = None
+    collapse_guard: Mode | None = None
+    stream: bool | None = None
+    store: bool | None = None
+    metadata: dict[str, str] | None = None
+
+
+RULES = FieldRules(
+    neutral={
+        "background": (False,),
+        "context_management": ([],),
+        "conversation": (),
+        "prompt": (),
+        "top_logprobs": (0,),
+        "truncation": ("disabled",),
+    },
+    harmless=HARMLESS,
+)
+
+# What `include` may ask for: nothing here has any of it, and the reasoning of a response is in its items as it is.
+_INCLUDABLE = frozenset(
+    {
+        "code_interpreter_call.outputs",
+        "computer_call_output.output.image_url",
+        "file_search_call.results",
+        "message.input_image.image_url",
+        "reasoning.encrypted_content",
+        "web_search_call.action.sources",
+        "web_search_call.results",
+    }
+)
+_SWEEP_S = 60.0
+_MAX_METADATA = 16
+_MAX_METADATA_NAME_CHARS = 64
+_MAX_METADATA_CHARS = 512
+
+
+class ResponsesView:
+    """The endpoint. `store` None: nothing outlives its answer."""
+
+    def __init__(self, service: TextService, turns: Turns, store: ResponseStore | None) -> None:
+        self._service = service
+        self._turns = turns
+        self._store = store
+        self._is_sweeping = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        service = self._service
+        request = await service.read(scope, receive, ResponsesRequest, RULES)
+        this = exchange.of(scope)
+        this.ignored_fields += _without_effect(request)
+        response_id = f"resp_{secrets.token_hex(24)}"
+        with names_of_responses():
+            _check(request)
+            items = [*self._before(request, this.tenant), *items_of(request.input)]
+            turn = turn_of(request, items, service.config)
+            with service.admission.admit(1):
+                prepared = await self._turns.prepare(turn)
+                keep, retention = self._keeping(request, this.tenant, response_id, items)
+                response = {
+                    **response_of(request, prepared.prompt.params, service.config.served_model_name),
+                    "id": response_id,
+                    **retention,
+                }
+                form = ResponsesFormat(response, keep=keep)
+                await self._turns.answer(prepared, form, (scope, receive, send))
+
+    def _before(self, request: ResponsesRequest, tenant: str) -> list[Item]:
+        """The items of the conversation that goes on."""
+        if request.previous_response_id is None:
+            return []
+        found = find_stored(self._store, tenant, request.previous_response_id, param="previous_response_id")
+        items: list[Item] = msgspec.json.decode(found.items)
+        return [*items, *msgspec.json.decode(found.body)["output"]]
+
+    def _keeping(
+        self, request: ResponsesRequest, tenant: str, response_id: str, items: Sequence[Item]
+    ) -> tuple[Keep | None, Mapping[str, Any]]:
+        """What keeps a response, and what it says of that."""
+        store = self._store
+        if store is None or request.store is False:
+            return None, {"store": False}
+        encoded = msgspec.json.encode(items)
+        self._sweep_later(store)
+
+        def keep(body: bytes) -> bool:
+            return store.put(tenant, response_id, StoredResponse(body, encoded))
+
+        return keep, {"store": True, "x_retention": {"seconds": store.lifetime_s, "bytes": store.tenant_bytes}}
+
+    def _sweep_later(self, store: ResponseStore) -> None:
+        """As long as anything is kept: what has expired leaves memory though nobody asks for it."""
+        if not self._is_sweeping:
+            self._is_sweeping = True
+            asyncio.get_running_loop().call_later(_SWEEP_S, self._sweep, store)
+
+    def _sweep(self, store: ResponseStore) -> None:
+        self._is_sweeping = False
+        if store.forget_expired():
+            self._sweep_later(store)
+
+
+def turn_of(request: ResponsesRequest, items: Sequence[Item], config: GatewayConfig) -> Turn:
+    """Raises RequestError, which names fields as chat completions do."""
+    limits = config.limits
+    fields = GenerationFields(
+        temperature=request.temperature,
+        top_p=request.top_p,
+        top_k=request.top_k,
+        min_p=request.min_p,
+        presence_penalty=request.presence_penalty,
+        frequency_penalty=request.frequency_penalty,
+        repetition_penalty=request.repetition_penalty,
+        seed=request.seed,
+        priority=request.priority,
+        cache_salt=request.cache_salt,
+        collapse_guard=request.collapse_guard,
+        stream=request.stream,
+        response_format=_response_format(request.text),
+    )
+    tools = [_chat_tool(tool, number) for number, tool in enumerate(request.tools or ())]
+    effort = None if request.reasoning is None else request.reasoning.effort
+    return Turn(
+        fields=fields,
+        terms=terms_of(fields, limits, guard=config.collapse_guard),
+        messages=messages_of(items, request.instructions),
+        tools=tools or None,
+        use=tool_use(tools, _chat_choice(request.tool_choice), request.parallel_tool_calls, limits),
+        structured=structured_of(fields, limits),
+        max_tokens=request.max_output_tokens,
+        variables=_variables(effort),
+    )
+
+
+def response_of(request: ResponsesRequest, params: SamplingParams, model: str) -> dict[str, Any]:
+    """A response before it has an output, with every field that its schema demands."""
+    text = request.text or TextOptions()
+    return {
+        "id": "",
+        "object": "response",
+        "created_at": int(time.time()),
+        "completed_at": None,
+        "status": "in_progress",
+        "background": False,
+        "error": None,
+        "incomplete_details": None,
+        "instructions": request.instructions,
+        "max_output_tokens": request.max_output_tokens,
+        "max_tool_calls": None,
+        "metadata": request.metadata or {},
+        "model": model,
+        "output": [],
+        "parallel_tool_calls": request.parallel_tool_calls is not False,
+        "presence_penalty": params.presence_penalty,
+        "frequency_penalty": params.frequency_penalty,
+        "previous_response_id": request.previous_response_id,
+        "prompt_cache_key": None,
+        "reasoning": {"effort": None if request.reasoning is None else request.reasoning.effort, "summary": None},
+        "safety_identifier": None,
+        "service_tier": "default",
+        "store": False,
+        "temperature": params.temperature,
+        "text": {"format": text.format or {"type": "text"}},
+        "tool_choice": request.tool_choice or "auto",
+        "tools": [{"description": None, "parameters": None, "strict": False, **tool} for tool in request.tools or ()],
+        "top_logprobs": 0,
+        "top_p": params.top_p,
+        "truncation": "disabled",
+        "usage": None,
+        "user": None,
+    }
+
+
+@contextmanager
+def names_of_responses() -> Iterator[None]:
+    """What is behind this view names a field as chat completions do: a client is told of its own."""
+    try:
+        yield
+    except RequestError as error:
+        error.param = _renamed(error.param)
+        raise
+
+
+_NAMES = (
+    ("messages", "input"),
+    ("response_format", "text.format"),
+    ("max_tokens", "max_output_tokens"),
+    ("chat_template_kwargs.reasoning_effort", "reasoning.effort"),
+)
+
+
+def _renamed(param: str | None) -> str | None:
+    if param is None:
+        return None
+    for theirs, ours in _NAMES:
+        if param == theirs or param.startswith((f"{theirs}.", f"{theirs}[")):
+            return ours
+    return param.replace(".function", "", 1) if param.startswith("tools[") else param
+
+
+def _check(request: ResponsesRequest) -> None:
+    for name in request.include or ():
+        if name == "message.output_text.logprobs":
+            raise UnsupportedParameter("include")
+        if name not in _INCLUDABLE:
+            raise RequestError("unknown name", param="include", hint=f"known: {', '.join(sorted(_INCLUDABLE))}")
+    metadata = request.metadata or {}
+    if len(metadata) > _MAX_METADATA:
+        raise RequestError(f"too many entries: {len(metadata)} (limit: {_MAX_METADATA})", param="metadata")
+    if any(len(k) > _MAX_METADATA_NAME_CHARS or len(v) > _MAX_METADATA_CHARS for k, v in metadata.items()):
+        limits = f"{_MAX_METADATA_NAME_CHARS} characters of a name, {_MAX_METADATA_CHARS} of a value"
+        raise RequestError("an entry is too long", param="metadata", hint=f"at most {limits}")
+
+
+def _without_effect(request: ResponsesRequest) -> list[str]:
+    given = {
+        "text.verbosity": request.text is not None and request.text.verbosity is not None,
+        "reasoning.summary": request.reasoning is not None and request.reasoning.summary is not None,
+    }
+    return [name for name, is_given in given.items() if is_given]
+
+
+def _variables(effort: str | None) -> dict[str, Any]:
+    """Templates have either a degree of reasoning or a switch for it."""
+    if effort is None:
+        return {}
+    return {"reasoning_effort": effort, **({"enable_thinking": False} if effort == "none" else {})}
+
+
+def _response_format(text: TextOptions | None) -> dict[str, Any] | None:
+    wanted = None if text is None else text.format
+    if wanted is None or wanted.get("type") != "json_schema":
+        return wanted
+    return {"type": "json_schema", "json_schema": {key: value for key, value in wanted.items() if key != "type"}}
+
+
+def _chat_tool(tool: Mapping[str, Any], number: int) -> dict[str, Any]:
+    if tool.get("type") != "function":
+        raise RequestError("unknown type of tool", param=f"tools[{number}].type", hint="known: function")
+    return {"type": "function", "function": {key: value for key, value in tool.items() if key != "type"}}
+
+
+def _chat_choice(choice: str | Mapping[str, Any] | None) -> str | Mapping[str, Any] | None:
+    match choice:
+        case {"type": "function", "name": str(name)}:
+            return {"type": "function", "function": {"name": name}}
+        case {"type": "allowed_tools", "mode": mode, "tools": tools}:
+            return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
+    return choice
