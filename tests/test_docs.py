@@ -25,7 +25,7 @@ from dayzero.gateway.metrics import Metrics
 from dayzero.gateway.openapi import ErrorBody
 from dayzero.gateway.views import chat, completions, messages, responses, tokens
 from dayzero.wire.messages import Load
-from tests.gateway.stand import run_live, stand
+from tests.gateway.stand import run_live, says, stand
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "dayzero"
@@ -225,6 +225,15 @@ def test_the_curl_of_messages_is_answered():
     (text,) = re.findall(r"curl localhost:8000(/v1/messages) .*?-d '(.*?)'", section(API, "Messages"), re.DOTALL)
     reply = stand(strict=True).post(text[0], json.loads(text[1]))
     assert reply.status_code == 200, reply.text
+
+
+def test_the_client_of_partial_json_assembles_the_document():
+    (code,) = [block for block in blocks(API, "python") if "partial_json" in block]
+    with run_live(stand(says('{"title":"Emma","pages":[12,"x"]}', per_event=3))) as (host, port):
+        assert "127.0.0.1:8000" in code
+        printed = run_python(code.replace("127.0.0.1:8000", f"{host}:{port}"), timeout_s=60).splitlines()
+    assert printed[0] == "complete: /title"
+    assert printed[-2:] == ["complete: the document", "{'title': 'Emma', 'pages': [12, 'x']} valid: True"]
 
 
 @pytest.mark.parametrize("code", python_blocks(of_model=False))

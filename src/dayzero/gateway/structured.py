@@ -72,7 +72,7 @@ def json_output(fields: GenerationFields, structured: Structured | None, *, call
     """What of the answers is JSON."""
     return JsonOutput(
         text=structured is not None and structured.is_json,
-        has_schema=structured is not None and structured.is_json,
+        has_schema=structured is not None and structured.wanted != ANY_OBJECT,
         calls=calls,
         can_be_cut=bool(fields.stop or fields.stop_token_ids),
     )
