@@ -3,6 +3,7 @@ CVE-2025-48943, CVE-2025-57809, CVE-2025-32381.
 """
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import httpx
@@ -17,7 +18,7 @@ from dayzero.grammar.gate import Gate
 from dayzero.router.fake import FakeReplica
 from tests.gateway.stand import SPEC, PlainRenderer, byte_tokenizer, says
 
-ROUTES = ("/v1/chat/completions", "/v1/completions")
+ROUTES = ("/v1/chat/completions", "/v1/completions", "/v1/responses")
 PLAIN = {"response_format": {"type": "json_object"}}
 
 
@@ -46,16 +47,33 @@ def answers(asked: list[tuple[str, dict[str, Any]]]) -> list[httpx.Response]:
     return asyncio.run(main())
 
 
+def takes(path: str, fields: Mapping[str, Any]) -> bool:
+    if path.endswith("responses"):
+        return "structured_outputs" not in fields
+    return path.endswith("chat/completions") or "tools" not in fields
+
+
 def body_of(path: str, fields: dict[str, Any]) -> dict[str, Any]:
+    if path.endswith("responses"):
+        return {"input": "hi", **of_responses(fields)}
     subject = (
         {"messages": [{"role": "user", "content": "hi"}]} if path.endswith("chat/completions") else {"prompt": "hi"}
     )
     return {**subject, **fields}
 
 
+def of_responses(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields of chat as responses have them."""
+    if "tools" in fields:
+        tools = [{"type": "function", **tool["function"]} for tool in fields["tools"]]
+        return {**fields, "tools": tools}
+    form = fields["response_format"]
+    return {"text": {"format": {"type": form["type"], **form.get("json_schema", {})}}}
+
+
 @pytest.mark.parametrize("path", ROUTES)
 def test_a_bomb_is_a_400_or_harmless_and_the_next_request_is_served(path: str) -> None:
-    dear = [fields for fields in bombs().values() if path.endswith("chat/completions") or "tools" not in fields]
+    dear = [fields for fields in bombs().values() if takes(path, fields)]
     asked = [(path, one) for fields in dear for one in (dict(fields), PLAIN)]
     found = answers(asked)
     assert {response.status_code for response in found[::2]} <= {200, 400}

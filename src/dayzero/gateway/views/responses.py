@@ -207,7 +207,6 @@ def turn_of(request: ResponsesRequest, items: Sequence[Item], config: GatewayCon
 
 def response_of(request: ResponsesRequest, params: SamplingParams, model: str) -> dict[str, Any]:
     """A response before it has an output, with every field that its schema demands."""
-    text = request.text or TextOptions()
     return {
         "id": "",
         "object": "response",
@@ -233,7 +232,7 @@ def response_of(request: ResponsesRequest, params: SamplingParams, model: str) -
         "service_tier": "default",
         "store": False,
         "temperature": params.temperature,
-        "text": {"format": text.format or {"type": "text"}},
+        "text": {"format": _text_format(request.text)},
         "tool_choice": request.tool_choice or "auto",
         "tools": [{"description": None, "parameters": None, "strict": False, **tool} for tool in request.tools or ()],
         "top_logprobs": 0,
@@ -298,6 +297,14 @@ def _variables(effort: str | None) -> dict[str, Any]:
     if effort is None:
         return {}
     return {"reasoning_effort": effort, **({"enable_thinking": False} if effort == "none" else {})}
+
+
+def _text_format(text: TextOptions | None) -> dict[str, Any]:
+    """As a response says it."""
+    wanted = None if text is None else text.format
+    if wanted is None:
+        return {"type": "text"}
+    return {"description": None, "strict": False, **wanted} if wanted.get("type") == "json_schema" else wanted
 
 
 def _response_format(text: TextOptions | None) -> dict[str, Any] | None:
