@@ -206,6 +206,17 @@ def test_a_template_that_is_not_there_is_refused() -> None:
     assert "chat template not readable: /nowhere.jinja" in said
 
 
+def test_a_tool_format_that_is_none_is_refused_and_a_file_by_its_key(tmp_path: Path) -> None:
+    code, said = refused("--tool-format", "parrot")
+    assert code == 2
+    assert "no such tool format: parrot" in said
+    path = tmp_path / "mine.toml"
+    path.write_text('name = "mine"\ntriggers = ["<call>"]\nshape = {kind = "enveloped"}\n')
+    code, said = refused("--tool-format", path)
+    assert code == 2
+    assert "shape.end: missing" in said
+
+
 def test_a_log_level_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DAYZERO_LOG", "loud")
     code, said = refused()

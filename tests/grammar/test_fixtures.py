@@ -66,6 +66,15 @@ def test_an_answer_says_the_same_where_markers_are_tokens(fixture: Fixture) -> N
     check(read(parser_of(fixture, frozenset(fixture.form.markers)), fixture.as_tokens()), fixture)
 
 
+@pytest.mark.parametrize(
+    "fixture", [fixture for fixture in FIXTURES if fixture.kind == "markers in strings"], ids=lambda one: one.form.name
+)
+def test_wherever_an_output_ends_it_says_the_same_however_it_was_cut(fixture: Fixture) -> None:
+    for end in range(len(fixture.output)):
+        output = fixture.output[:end]
+        assert read(parser_of(fixture), [output]) == read(parser_of(fixture), list(output)), output
+
+
 @pytest.mark.parametrize("form", FORMATS.values(), ids=lambda form: form.name)
 @settings(derandomize=True, max_examples=60, deadline=None)
 @given(calls=st.lists(ARGUMENTS.map(lambda arguments: Call("f", arguments)), min_size=1, max_size=2))
