@@ -215,7 +215,7 @@ def test_the_curl_of_the_readme_is_answered():
 
 @pytest.mark.parametrize("page", [README, API], ids=lambda page: page.stem)
 def test_the_openai_client_of_a_page_prints_the_reply(page):
-    (code,) = [block for block in blocks(page, "python") if "openai" in block]
+    (code,) = [block for block in blocks(page, "python") if "from openai import OpenAI" in block]
     with run_live(stand(strict=True)) as (host, port):
         assert "127.0.0.1:8000" in code
         assert run_python(code.replace("127.0.0.1:8000", f"{host}:{port}"), timeout_s=60) == "hello"
