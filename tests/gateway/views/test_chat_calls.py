@@ -9,6 +9,7 @@ from dayzero.core.events import FinishReason
 from dayzero.grammar.formats.registry import FORMATS
 from tests.gateway.json_client import Document
 from tests.gateway.stand import Stand, says, sse, stand
+from tests.gateway.views.chat_reader import assembled
 
 WEATHER = {
     "type": "function",
@@ -24,32 +25,6 @@ def hermes(text: str, finish: FinishReason = FinishReason.STOP, *, per_event: in
 def message_of(body: dict[str, Any]) -> tuple[dict[str, Any], str]:
     choice = body["choices"][0]
     return choice["message"], choice["finish_reason"]
-
-
-def assembled(events: list[dict[str, Any]]) -> tuple[dict[str, Any], str]:
-    """The message that the deltas of a stream come to, as clients put it together."""
-    message: dict[str, Any] = {"role": "assistant", "content": "", "refusal": None}
-    finish = None
-    for event in events:
-        choice = event["choices"][0]
-        finish = choice["finish_reason"] or finish
-        delta = choice["delta"]
-        assert delta.get("tool_calls") != []
-        for name in ("content", "reasoning", "reasoning_content"):
-            if name in delta:
-                message[name] = message.get(name, "") + delta[name]
-        for call in delta.get("tool_calls", ()):
-            calls = message.setdefault("tool_calls", [])
-            if "id" in call:
-                assert call["index"] == len(calls)
-                assert call["function"]["arguments"] == ""
-                calls.append({"id": call["id"], "type": call["type"], "function": {**call["function"]}})
-            else:
-                calls[call["index"]]["function"]["arguments"] += call["function"]["arguments"]
-    if "tool_calls" in message and not message["content"]:
-        message["content"] = None
-    assert finish is not None
-    return message, finish
 
 
 def without_ids(message: dict[str, Any]) -> dict[str, Any]:
