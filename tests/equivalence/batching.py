@@ -53,6 +53,9 @@ def _params(draw: random.Random, vocab_size: int, max_tokens: int) -> SamplingPa
     )
     stops = tuple(draw.randrange(vocab_size) for _ in range(vocab_size // 20 if vocab_size < 1000 else 0))
     options |= draw.choice([{}, {"ignore_eos": True}, {"min_tokens": options["max_tokens"]}, {"stop_token_ids": stops}])
+    if draw.random() < 0.3:
+        options["banned_tokens"] = tuple(draw.randrange(vocab_size) for _ in range(vocab_size // 4))
+        options["banned_until"] = draw.randint(1, max_tokens)
     return SamplingParams(**options)
 
 
