@@ -98,6 +98,15 @@ def test_turns_of_others_are_banned_unless_they_end_the_answer(mode: Mode) -> No
     assert not constraint(HERMES, WEATHER, mode=mode, token_ids=token_ids).banned
 
 
+def test_what_a_client_wrote_is_never_a_token_that_is_banned() -> None:
+    word = "<tool_response>"
+    tool = Tool("f", {"type": "object", "properties": {"a": {"enum": [word]}}, "required": ["a"]})
+    vocabulary = BytesVocabulary(QWEN3_CODER.markers)  # in which the word is spelt out
+    bound = constraint(QWEN3_CODER, tool, mode="required", token_ids={**vocabulary.token_ids, word: 0})
+    assert bound.banned == (0,)
+    assert vocabulary.accepts(bound.grammar, written(QWEN3_CODER, [Call("f", {"a": word})]))
+
+
 @pytest.mark.parametrize("tools", [(), (WEATHER,)])
 def test_a_message_is_never_of_another_role(tools: tuple[Tool, ...]) -> None:
     vocabulary = BytesVocabulary(HARMONY.markers)

@@ -57,18 +57,19 @@ def answer_constraint(
     """
     assert mode != "named" or (len(tools) == 1 and not parallel)
     banned = _ids(format.forbidden, token_ids)
+    marks = {mark: token_ids[mark] for mark in format.markers if mark in token_ids}
     roles = _assistant_only(format, token_ids)
     if mode == "none" or not tools:
         banned = _without((*banned, *_ids(format.triggers, token_ids)), eos_token_ids)
         if wanted is None:
             return msgspec.structs.replace(roles, banned=banned)
-        alone = grammar_for(format, (), parallel=parallel, token_ids=token_ids, eos_token_ids=eos_token_ids)
+        alone = grammar_for(format, (), parallel=parallel, token_ids=marks, eos_token_ids=eos_token_ids)
         bound_alone = alone.wanted_or_calls(wanted, starts_in_reasoning=starts_in_reasoning)
         return Constraint(grammar=bound_alone, banned=banned)
     banned = _without(banned, eos_token_ids)
     is_strict = any(tool.strict for tool in tools)
     bound = tools if mode != "auto" else [one if one.strict else Tool(one.name, _ANY_ARGUMENTS) for one in tools]
-    grammar = grammar_for(format, bound, parallel=parallel, token_ids=token_ids, eos_token_ids=eos_token_ids)
+    grammar = grammar_for(format, bound, parallel=parallel, token_ids=marks, eos_token_ids=eos_token_ids)
     if mode != "auto":
         return Constraint(grammar=grammar.calls(starts_in_reasoning=starts_in_reasoning), banned=banned)
     if wanted is not None:
@@ -79,7 +80,7 @@ def answer_constraint(
     if is_strict and (format.bare or not triggers or len(by_token) < len(triggers)):
         return Constraint(grammar=grammar.text_and_calls(starts_in_reasoning=starts_in_reasoning), banned=banned)
     if by_token:
-        rest = CallGrammar(format, bound, parallel=parallel, token_ids=token_ids).rest()
+        rest = CallGrammar(format, bound, parallel=parallel, token_ids=marks).rest()
         return Constraint(grammar=rest, after_tokens=by_token, repeats=parallel, banned=banned)
     return msgspec.structs.replace(roles, banned=banned)
 

@@ -213,9 +213,9 @@ def _envelopes(arguments_key: str, lark: Lark, tools: Sequence[Tool]) -> str:
     """{"name": "f", "arguments": {...}} of any of the tools."""
 
     def envelope(tool: Tool) -> str:
-        name, key = (lark.literal(json.dumps(text, ensure_ascii=False)) for text in (tool.name, arguments_key))
+        name, key = (lark.spelt(json.dumps(text)) for text in (tool.name, arguments_key))
         arguments = lark.schema(arguments_schema(tool.parameters))
-        name_key = lark.literal('"name"')
+        name_key = lark.spelt('"name"')
         return f'"{{" WS? {name_key} WS? ":" WS? {name} WS? "," WS? {key} WS? ":" WS? {arguments} WS? "}}"'
 
     return lark.any_of([envelope(tool) for tool in tools])
@@ -225,7 +225,7 @@ def _named(shape: Named, lark: Lark, tools: Sequence[Tool], parallel: bool) -> s
     def call(tool: Tool) -> str:
         before, _, after = shape.head.partition("{name}")
         counted = after.split("{index}")
-        pieces = [lark.literal(before + tool.name + counted[0])]
+        pieces = [lark.literal(before), lark.spelt(tool.name), lark.literal(counted[0])]
         pieces += ["/[0-9]{1,3}/ " + lark.literal(rest) for rest in counted[1:]]
         # Some models leave it out, and the parser can do without.
         pieces += [f"({lark.literal(shape.separators[0])})?"] if shape.separators else []
@@ -246,12 +246,12 @@ def _named(shape: Named, lark: Lark, tools: Sequence[Tool], parallel: bool) -> s
 
 def _tagged(shape: Tagged, lark: Lark, tools: Sequence[Tool], parallel: bool) -> str:
     def call(tool: Tool) -> str:
-        pieces = [lark.literal(shape.begin + tool.name + shape.name_end), "WS?"]
+        pieces = [lark.literal(shape.begin), lark.spelt(tool.name), lark.literal(shape.name_end), "WS?"]
         names = []
         for name, schema, is_required in properties_of(tool.parameters):
             if shape.tags.key_end in name or name != name.strip():
                 raise _cannot_say(name)
-            pair = lark.rule(f"{_tagged_value(shape, lark, lark.literal(name), schema)} WS?")
+            pair = lark.rule(f"{_tagged_value(shape, lark, lark.spelt(name), schema)} WS?")
             pieces.append(pair if is_required else f"{pair}?")
             names.append(name)
         others = others_of(tool.parameters)
@@ -288,7 +288,7 @@ def _tagged_text(shape: Tagged, lark: Lark, schema: Schema) -> str:
     end = line + tags.value_end
     words = words_of(schema)
     if words is not None:
-        return " | ".join(lark.literal(line + word + end) for word in words)
+        return " | ".join(lark.spelt(line + word) + " " + lark.literal(end) for word in words)
     text = lark.text_until(end, marks=(tags.value_end,), length=length_of(schema), pattern=pattern_of(schema))
     return f"{lark.literal(line)} {text}" if line else text
 
@@ -311,13 +311,13 @@ def _python_call(lark: Lark, tool: Tool) -> str:
     for name, schema, is_required in properties_of(tool.parameters):
         if re.fullmatch(_PYTHON_NAME, name) is None:
             raise _cannot_say(name)
-        keys.append((lark.rule(f"{lark.literal(f'{name}=')} {_python_value(lark, schema)}"), is_required))
+        keys.append((lark.rule(f"{lark.spelt(f'{name}=')} {_python_value(lark, schema)}"), is_required))
         names.append(name)
     others = others_of(tool.parameters)
     if others is not None:
         key = lark.rule(f'{lark.word(_PYTHON_NAME, besides=names)} "=" {_python_value(lark, others)}')
         keys.append((lark.rule(f'{key} ("," WS? {key})*'), False))
-    return f'{lark.literal(tool.name + "(")} {lark.listed(keys)} ")"'
+    return f'{lark.spelt(tool.name + "(")} {lark.listed(keys)} ")"'
 
 
 def _cannot_say(name: str) -> RequestError:

@@ -34,6 +34,10 @@ class Lark:
         ]
         return " ".join(written)
 
+    def spelt(self, text: str) -> str:
+        """Exactly this text, none of it as a token: what a client has written says no markers."""
+        return json.dumps(text, ensure_ascii=False)
+
     def rule(self, body: str) -> str:
         """The name of a rule that says this."""
         return self._define("rule", body)

@@ -41,7 +41,7 @@ class ChoiceWanted:
     texts: tuple[str, ...]
 
     def body(self, lark: Lark) -> str:
-        return lark.any_of([lark.literal(text) for text in self.texts])
+        return lark.any_of([lark.spelt(text) for text in self.texts])
 
 
 @dataclass(frozen=True, slots=True)
