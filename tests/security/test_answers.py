@@ -7,10 +7,13 @@ and PYSEC-2026-4350, a limit of one front end only.
 import re
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from dayzero.gateway.config import Limits
-from tests.gateway.stand import Stand, stand
+from dayzero.gateway.openapi import ErrorBody, MessagesErrorBody
+from dayzero.grammar.formats.registry import FORMATS
+from tests.gateway.stand import SPEC, Stand, stand
 
 ROUTES = sorted(set(stand().gateway.routes))
 POSTS = [path for path, method in ROUTES if method == "POST"]
@@ -47,8 +50,8 @@ def check(this: Stand, method: str, path: str, **options: object) -> int:
     """The status of an answer, which if it is an error has the one shape and says nothing of us."""
     response = this.request(method, concrete(path), **options)
     if response.status_code >= 400 and method != "HEAD":
-        error = response.json()["error"]
-        assert set(error) == {"message", "type", "param", "code"}
+        kind = MessagesErrorBody if path.startswith("/v1/messages") else ErrorBody
+        assert msgspec.json.decode(response.content, type=kind)
         assert not INTERNALS.search(response.text), response.text
         assert len(response.content) < 2048
     assert not INTERNALS.search(str(response.headers))
@@ -83,6 +86,36 @@ def test_every_route_with_a_body_has_the_same_bounds(path: str, status: int, bod
     """PYSEC-2026-4350: what one front end refuses, every other one does."""
     this = stand(limits=LIMITS)
     assert check(this, "POST", path, content=body()) == status
+    assert this.replica.submits == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("max_tokens", -1),
+        ("max_tokens", 2**63),
+        ("stop_sequences", ["x"] * 17),
+        ("stop_sequences", ["x" * 257]),
+        ("stop_sequences", [""]),
+        ("top_k", -(2**63)),
+        ("temperature", 2.1),
+        ("temperature", -1e-9),
+        ("top_p", 0),
+        ("seed", 2**64),
+        ("tools", [{"name": "x", "input_schema": {}}] * 129),
+        ("tools", [{"name": "x", "input_schema": {"description": "x" * 70_000}}]),
+    ],
+)
+def test_messages_have_the_same_limits(field: str, value: object) -> None:
+    """PYSEC-2026-4350: the sibling of another vendor is no way around."""
+    this = stand(tool_format=FORMATS["hermes"])
+    response = this.post(
+        "/v1/messages", {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 5, field: value}
+    )
+    if (field, value) == ("max_tokens", 2**63):  # as many as fit
+        assert this.replica.submits[0].params.max_tokens < SPEC.max_context
+        return
+    assert response.status_code == 400
     assert this.replica.submits == []
 
 

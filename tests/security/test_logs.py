@@ -77,6 +77,18 @@ def exercise(this: Stand, client: httpx.Client) -> list[int]:
                 {"include": [CANARY]},
             )
         ),
+        *(
+            client.post("/v1/messages", json={"messages": messages, "max_tokens": 5, "seed": 1, **fields}).status_code
+            for fields in (
+                {"system": CANARY, "metadata": {CANARY: CANARY}},
+                {"stream": True},
+                {"messages": [{"role": CANARY, "content": CANARY}]},
+                {"messages": [{"role": "user", "content": [{"type": CANARY}]}]},
+                {"tools": [{"name": CANARY, "type": CANARY}]},
+                {"thinking": {"type": CANARY}},
+                {"stop_sequences": [CANARY]},
+            )
+        ),
         client.get(f"/v1/responses/{CANARY}", params={"after": CANARY}).status_code,
         client.get(f"/{CANARY}").status_code,
         client.get(f"/v1/models/{CANARY}").status_code,

@@ -65,6 +65,31 @@ def test_a_message_with_media_is_a_400_and_nobody_is_called(
     assert this.replica.submits == []
 
 
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
+def test_a_block_with_media_is_a_400_and_nobody_is_called(trap: tuple[socket.socket, str], path: str) -> None:
+    """CVE-2026-24779 and its like, by another vendor's names."""
+    listener, address = trap
+    this = stand()
+    url = f"http://{address}/x.png"
+    documents: list[dict[str, Any]] = [
+        {"type": "document", "source": {"type": "url", "url": url}},
+        {"type": "document", "source": {"type": "file", "file_id": url}},
+        {"type": "container_upload", "file_id": url},
+        {"type": "search_result", "source": url, "title": "x", "content": []},
+        {"type": "web_fetch_tool_result", "tool_use_id": "x", "content": {"url": url}},
+    ]
+    for block in [*parts(url), *documents]:
+        result = {"type": "tool_result", "tool_use_id": "x", "content": [block]}
+        for role, content in (("user", [block]), ("user", [result]), ("assistant", [block])):
+            response = this.post(path, {"max_tokens": 5, "messages": [{"role": role, "content": content}]})
+            assert response.status_code == 400
+            assert response.json()["error"]["message"].startswith("messages[0].content[0]")
+            assert address not in response.text
+    with pytest.raises(BlockingIOError):
+        listener.accept()
+    assert this.replica.submits == []
+
+
 @pytest.mark.parametrize("form", ["file://{}", "file:///{}", "file://localhost{}", "{}"])
 def test_a_file_is_not_read(tmp_path: Path, form: str) -> None:
     """GHSA-w4c7-34wj-hqm8: a local file, to anyone who asked."""
