@@ -16,7 +16,7 @@ from dayzero.grammar.formats.registry import FORMATS
 from tests.gateway.stand import SPEC, Stand, stand
 
 ROUTES = sorted(set(stand().gateway.routes))
-POSTS = [path for path, method in ROUTES if method == "POST"]
+POSTS = [path for path, method in ROUTES if method == "POST" and not path.endswith("/cancel")]  # which reads no body
 LIMITS = Limits(body_bytes=4096, json_depth=8, json_containers=32, header_bytes=2048)
 
 INTERNALS = re.compile(
@@ -43,7 +43,7 @@ BODIES: dict[str, bytes] = {
 
 
 def concrete(path: str) -> str:
-    return path.replace("{model:path}", "no/such/%2e%2e/model")
+    return path.replace("{model:path}", "no/such/%2e%2e/model").replace("{response}", "resp_%2e%2e")
 
 
 def check(this: Stand, method: str, path: str, **options: object) -> int:
@@ -63,8 +63,8 @@ def test_no_error_of_any_route_tells_of_paths_addresses_or_code(path: str, metho
     """CVE-2026-22778, CVE-2026-54236: an address from the heap in the text of an error was half of an exploit."""
     this = stand()
     for body in BODIES.values():
-        assert check(this, method, path, content=body) in ((400,) if method == "POST" else (200, 404))
-    for wrong in {"PUT", "DELETE", "PATCH"}:
+        assert check(this, method, path, content=body) in ((400,) if path in POSTS else (200, 404))
+    for wrong in {"PUT", "DELETE", "PATCH"} - {served for route, served in ROUTES if route == path}:
         assert check(this, wrong, path) == 405
     assert check(this, method, path, headers={"content-length": "-1"}) == 413
     assert check(this, method, path, headers={"x-long": "x" * 20_000}) == 431

@@ -289,6 +289,47 @@ def test_what_says_nothing_of_the_answer_is_accepted_and_unknown_fields_are_told
     assert response.headers["x-ignored-fields"] == "colour"
 
 
+def test_what_a_coding_agent_sends_is_taken() -> None:
+    """The fields that such clients send with every request, in the places where they send them."""
+    mark = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **WEATHER["input_schema"]}
+    call = {
+        "type": "tool_use",
+        "id": "toolu_1",
+        "name": "weather",
+        "input": {"city": "Köln"},
+        "caller": {"type": "direct"},
+    }
+    body = {
+        "model": "tiny",
+        "max_tokens": 32000,
+        "stream": True,
+        "system": [
+            {"type": "text", "text": "You are an agent.", **mark},
+            {"type": "text", "text": "Be brief.", **mark},
+        ],
+        "messages": [
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "(a reminder)"}, {"type": "text", "text": "hi", **mark}],
+            },
+            {"role": "assistant", "content": [{"type": "thinking", "thinking": "hm", "signature": "x"}, call]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "rain", **mark}]},
+        ],
+        "tools": [{**WEATHER, "input_schema": schema, "type": "custom", "eager_input_streaming": True}],
+        "tool_choice": {"type": "auto"},
+        "thinking": {"type": "enabled", "budget_tokens": 31999},
+        "output_config": {"effort": "high"},
+        "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+        "metadata": {"user_id": "u"},
+        "temperature": 1,
+    }
+    response = hermes(f"<think>so</think>It rains.{CALL}").post("/v1/messages?beta=true", body)
+    message = assembled(events_of(response))
+    assert [block["type"] for block in message["content"]] == ["thinking", "text", "tool_use"]
+    assert response.headers["x-ignored-fields"] == "context_management, thinking.budget_tokens"
+
+
 def test_cache_control_may_stand_anywhere_and_changes_nothing() -> None:
     mark = {"cache_control": {"type": "ephemeral"}}
     plain, marked = hermes("ok"), hermes("ok")
