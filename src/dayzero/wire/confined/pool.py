@@ -119,7 +119,7 @@ class _Process:
 
     @property
     def is_alive(self) -> bool:
-        return self._process.returncode is None
+        return self._process.returncode is None and not _has_ended(self._process.pid)
 
     async def ask(self, job: bytes, limit_s: float) -> bytes:
         """Send an encoded job. Raises Gone or TimeoutError; the process is of no more use then."""
@@ -141,3 +141,13 @@ class _Process:
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         await self._process.communicate()
+
+
+def _has_ended(pid: int) -> bool:
+    """Asked of the system, since the loop learns of it a little later. Leaves the end for the loop to learn of."""
+    if not hasattr(os, "waitid"):  # macOS
+        return False
+    try:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
