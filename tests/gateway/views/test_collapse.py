@@ -257,3 +257,14 @@ def test_collapses_are_counted_by_replica_and_tier() -> None:
 def test_the_text_of_a_loop_is_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
     served([65, *[ING] * 9], [66, *[ING] * 9], [67, *[ING] * 9]).chat()
     assert "ing" * 3 not in json.dumps([record.__dict__ for record in caplog.records], default=str)
+
+
+@pytest.mark.parametrize("max_tokens", [50, 5000])
+def test_messages_and_responses_say_it_beside_why_they_ended(max_tokens: int) -> None:
+    loops = [[65, *[ING] * 9], [66, *[ING] * 9], [67, *[ING] * 9]]
+    asked = [{"role": "user", "content": "hi"}]
+    message = served(*loops).post("/v1/messages", {"messages": asked, "max_tokens": max_tokens}).json()
+    assert (message["stop_reason"], message["x_collapse"]) == ("max_tokens", LOST)
+    response = served(*loops).post("/v1/responses", {"input": "hi", "max_output_tokens": 50}).json()
+    assert (response["status"], response["x_collapse"]) == ("incomplete", LOST)
+    assert response["incomplete_details"] == {"reason": "max_output_tokens"}

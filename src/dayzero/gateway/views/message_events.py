@@ -166,7 +166,8 @@ class MessagesFormat:
         """Why the answer ended. A complete call is a reason of its own, unless the output was cut."""
         reason = "end_turn"
         if last.finish == "length":
-            reason = "model_context_window_exceeded" if self._is_clamped else "max_tokens"
+            was_guarded = last.collapse is not None and last.collapse.is_end
+            reason = "model_context_window_exceeded" if self._is_clamped and not was_guarded else "max_tokens"
         elif self._blocks.called:
             reason = "tool_use"
         elif last.stop is not None:
