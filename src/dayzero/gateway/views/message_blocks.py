@@ -110,10 +110,11 @@ def _assistant(blocks: Sequence[Block]) -> Message:
                 calls.append(_call(block, at))
             case _:
                 raise _unknown(block, at)
-    said: Message = {"role": "assistant", "content": "\n".join(texts)}
+    content = "\n".join(texts)
+    said: Message = {"role": "assistant", "content": content}
     if thought := "\n".join(filter(None, thoughts)):
         said |= {"reasoning": thought, "reasoning_content": thought}
-        if not texts:
+        if not content:
             said["thinking"] = thought  # the name in harmony's template, which refuses it beside content
     if calls:
         said["tool_calls"] = calls
