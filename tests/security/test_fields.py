@@ -8,6 +8,7 @@ import pytest
 from dayzero.gateway.views.chat import ChatRequest
 from dayzero.gateway.views.completions import CompletionRequest
 from dayzero.gateway.views.messages import MessagesRequest
+from dayzero.gateway.views.responses import ResponsesRequest
 from tests.gateway.stand import says, stand
 
 VALUES: list[Any] = [
@@ -53,6 +54,7 @@ VALUES: list[Any] = [
     [
         ("/v1/chat/completions", ChatRequest, {"messages": [{"role": "user", "content": "hi"}]}),
         ("/v1/completions", CompletionRequest, {"prompt": "hi"}),
+        ("/v1/responses", ResponsesRequest, {"input": "hi", "previous_response_id": None}),
         ("/v1/messages", MessagesRequest, {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 5}),
     ],
 )
@@ -68,6 +70,24 @@ def test_any_value_of_any_field_is_an_answer_or_a_400(path: str, kind: type[msgs
     assert {200, 400} <= seen
     assert this.replica.running == {}
     assert this.gateway.admission.in_flight == 0
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: repr(value)[:20])
+def test_any_value_within_any_item_is_an_answer_or_a_400(value: Any) -> None:
+    this = stand(says("ok"), store_responses=True)
+    items: list[dict[str, Any]] = [
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "x"}], "id": "msg_1"},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "id": "fc_1"},
+        {"type": "function_call_output", "call_id": "c", "output": "x", "id": "fco_1"},
+        {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "x"}], "summary": [], "id": "rs_1"},
+    ]
+    for item in items:
+        for name in item:
+            response = this.post("/v1/responses", {"input": [{**item, name: value}]})
+            assert response.status_code in (200, 400), (item["type"], name)
+            if response.status_code == 200:
+                listed = this.request("GET", f"/v1/responses/{response.json()['id']}/input_items").json()["data"]
+                assert this.post("/v1/responses", {"input": listed}).status_code == 200
 
 
 @pytest.mark.parametrize("field", ["api_base", "base_url", "user_config", "model_list", "prompt_embeds", "lora_path"])

@@ -65,6 +65,24 @@ def test_a_message_with_media_is_a_400_and_nobody_is_called(
     assert this.replica.submits == []
 
 
+def test_an_item_with_media_is_a_400_and_nobody_is_called(trap: tuple[socket.socket, str]) -> None:
+    """CVE-2026-24779 and its like, in messages and in what a tool has given."""
+    listener, address = trap
+    this = stand()
+    for part in parts(f"http://{address}/x.png"):
+        for item in (
+            {"role": "user", "content": [part]},
+            {"type": "function_call_output", "call_id": "c", "output": [part]},
+        ):
+            response = this.post("/v1/responses", {"input": [item]})
+            assert response.status_code == 400
+            assert response.json()["error"]["param"].startswith("input[0].")
+            assert address not in response.text
+    with pytest.raises(BlockingIOError):
+        listener.accept()
+    assert this.replica.submits == []
+
+
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
 def test_a_block_with_media_is_a_400_and_nobody_is_called(trap: tuple[socket.socket, str], path: str) -> None:
     """CVE-2026-24779 and its like, by another vendor's names."""

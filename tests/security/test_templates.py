@@ -36,12 +36,13 @@ class Of:
         return self._template.render_veiled(chat, Veil(alphabet_of(byte_tokenizer().markup)))
 
 
-@pytest.mark.parametrize("path", [*RENDERING, *MESSAGES_OF_ANTHROPIC])
+@pytest.mark.parametrize("path", [*RENDERING, *MESSAGES_OF_ANTHROPIC, "/v1/responses"])
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_template_is_a_400_on_every_route_that_renders(path: str, name: str) -> None:
     """CVE-2026-5760: one endpoint of many rendered without the sandbox. CVE-2025-61620: a template without end."""
     this = stand(renderer=Of(HOSTILE[name]))
-    response = this.post(path, {"messages": MESSAGES, "max_tokens": 5})
+    subject = {"input": "hi"} if path == "/v1/responses" else {"messages": MESSAGES, "max_tokens": 5}
+    response = this.post(path, subject)
     assert response.status_code == 400
     assert "root:" not in response.text
     assert "0x" not in response.text
