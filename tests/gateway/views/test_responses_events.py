@@ -46,6 +46,7 @@ def items_read(form: Format, case: Case, pieces: list[str]) -> list[dict[str, ob
 
 @cases
 def test_events_come_to_the_items_and_items_to_what_the_parser_says(form: Format, number: int, case: Case) -> None:  # noqa: ARG001
+    """B58: events were missing, doubled or numbered wrongly. The reader refuses what breaks a rule of them."""
     whole = items_read(form, case, [case.output])
     assert without_ids(items_read(form, case, pieces_of(case.output))) == without_ids(whole)
     answer = read(
