@@ -1,17 +1,20 @@
 """/v1/responses over HTTP: what is asked of the engine, and what is answered."""
 
+import asyncio
 import json
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
 
 from dayzero.clock import FakeClock
 from dayzero.core.events import FinishReason, TokenEvent
+from dayzero.gateway.response_store import ResponseStore, StoredResponse
+from dayzero.gateway.views.responses import ResponsesView
 from dayzero.grammar.formats.registry import FORMATS
 from dayzero.text.conversation import Conversation, Rendering
 from dayzero.wire.messages import Submit
-from tests.gateway.stand import SPEC, PlainRenderer, Stand, byte_tokenizer, says, stand
+from tests.gateway.stand import SPEC, PlainRenderer, Stand, byte_tokenizer, says, stand, turns_until
 from tests.gateway.views.responses_reader import final_response, without_ids
 
 WEATHER = {
@@ -162,6 +165,7 @@ def test_tool_choices_bind_the_output_as_in_chat() -> None:
         "required",
         {"type": "function", "name": "weather"},
         {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "name": "weather"}]},
+        {"type": "allowed_tools", "tools": [{"type": "function", "name": "weather"}]},
     ]
     for choice in choices:
         assert respond(this, tools=[WEATHER], tool_choice=choice).json()["tool_choice"] == choice
@@ -360,6 +364,24 @@ def test_what_was_deleted_or_has_expired_is_gone() -> None:
     response = this.request("GET", f"/v1/responses/{second}")
     assert error_of(response) == (404, None, "response_not_found")
     assert "60 s" in response.json()["error"]["message"]
+
+
+def test_what_has_expired_leaves_memory_though_nobody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dayzero.gateway.views.responses._SWEEP_S", 0.0)
+    clock = FakeClock()
+    store = ResponseStore(tenant_bytes=10_000, lifetime_s=60.0, clock=clock)
+    view: Any = ResponsesView(cast(Any, None), cast(Any, None), store)
+
+    async def scenario() -> None:
+        store.put("", "resp_1", StoredResponse(b"{}", b"[]"))
+        view._sweep_later(store)
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert store._shelves
+        clock.advance(60.0)
+        await turns_until(lambda: not store._shelves)
+
+    asyncio.run(scenario())
 
 
 def test_a_response_that_asks_for_it_is_not_kept() -> None:

@@ -324,6 +324,6 @@ def _chat_choice(choice: str | Mapping[str, Any] | None) -> str | Mapping[str, A
     match choice:
         case {"type": "function", "name": str(name)}:
             return {"type": "function", "function": {"name": name}}
-        case {"type": "allowed_tools", "mode": mode, "tools": tools}:
-            return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
+        case {"type": "allowed_tools", "tools": tools, **rest}:
+            return {"type": "allowed_tools", "allowed_tools": {"mode": rest.get("mode", "auto"), "tools": tools}}
     return choice
