@@ -138,6 +138,8 @@ def ask(server: Server, case: CallCase, choice: str) -> tuple[str, list[Call]]:
             answer = json.load(response)["choices"][0]
     except urllib.error.HTTPError as error:
         return f"HTTP {error.code}", []
+    except TimeoutError:
+        return "no answer in time", []
     calls = answer["message"].get("tool_calls") or []
     return answer["finish_reason"], [call_of(call["function"]) for call in calls]
 
