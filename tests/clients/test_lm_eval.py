@@ -4,11 +4,6 @@ Runs in an environment of its own: `make clients`.
 """
 
 import json
-import os
-import re
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -33,27 +28,6 @@ GENERATION = [
     {"question": "The capital of France is", "answer": " Paris"},
     {"question": "1, 2, 3, 4,", "answer": " 5"},
 ]
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "dayzero.cli.main", "serve", "--port", "0", "--offline", "--dtype", "float32"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        for line in process.stdout:
-            if match := re.match(r"listening\s+(http\S+)", line):
-                yield match[1]
-                break
-        else:
-            pytest.fail("the server did not start")
-    finally:
-        process.terminate()
-        process.wait(timeout=60)
-        process.stdout.close()
 
 
 @pytest.fixture(scope="module")
@@ -84,14 +58,12 @@ def task(name: str, documents: list[dict[str, object]], folder: Path, **config: 
     )
 
 
-def evaluate(url: str, tokenizer_folder: Path, *tasks: ConfigurableTask) -> dict[str, object]:
-    os.environ["HF_HUB_OFFLINE"] = os.environ["HF_DATASETS_OFFLINE"] = "1"
-    model = url.removesuffix("/")
+def evaluate(served: str, tokenizer_folder: Path, *tasks: ConfigurableTask) -> dict[str, object]:
     found = simple_evaluate(
         model="local-completions",
         model_args={
             "model": "SmolLM2-135M-Instruct.Q4_1",
-            "base_url": f"{model}/v1/completions",
+            "base_url": f"{served}/v1/completions",
             "tokenizer_backend": "huggingface",
             "tokenizer": str(tokenizer_folder),
             "num_concurrent": 4,
@@ -106,7 +78,7 @@ def evaluate(url: str, tokenizer_folder: Path, *tasks: ConfigurableTask) -> dict
 
 
 def test_log_likelihoods_are_those_of_the_model(
-    url: str, tokenizer_folder: Path, tmp_path: Path, smollm2: Path
+    served: str, tokenizer_folder: Path, tmp_path: Path, smollm2: Path
 ) -> None:
     multiple_choice = task(
         "choices",
@@ -118,7 +90,7 @@ def test_log_likelihoods_are_those_of_the_model(
         target_delimiter="",
         metric_list=[{"metric": "acc"}],
     )
-    found = evaluate(url, tokenizer_folder, multiple_choice)
+    found = evaluate(served, tokenizer_folder, multiple_choice)
     assert found["results"]["choices"]["acc,none"] == 1.0  # type: ignore[index]
     llm = LLM(str(smollm2), dtype="float32", max_context=256, max_requests=2)
     for sample in found["samples"]["choices"]:  # type: ignore[index]
@@ -131,7 +103,7 @@ def test_log_likelihoods_are_those_of_the_model(
             assert float(response[0]) == pytest.approx(expected, abs=1e-3)
 
 
-def test_generation_stops_where_the_task_says(url: str, tokenizer_folder: Path, tmp_path: Path) -> None:
+def test_generation_stops_where_the_task_says(served: str, tokenizer_folder: Path, tmp_path: Path) -> None:
     generation = task(
         "generation",
         GENERATION,
@@ -141,5 +113,5 @@ def test_generation_stops_where_the_task_says(url: str, tokenizer_folder: Path, 
         generation_kwargs={"until": [",", "."], "max_gen_toks": 8, "do_sample": False},
         metric_list=[{"metric": "exact_match"}],
     )
-    found = evaluate(url, tokenizer_folder, generation)
+    found = evaluate(served, tokenizer_folder, generation)
     assert found["results"]["generation"]["exact_match,none"] == 1.0  # type: ignore[index]

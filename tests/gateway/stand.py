@@ -186,10 +186,11 @@ def stand(
     renderer: Any = None,
     tool_format: Format | None = None,
     words: tuple[str, ...] = (),
+    spec: EngineSpec = SPEC,
     **config: Any,
 ) -> Stand:
     """Build a gateway; the keywords that are left are those of GatewayConfig."""
-    replica = FakeReplica(SPEC, script or says("hello"))
+    replica = FakeReplica(spec, script or says("hello"))
     settings = GatewayConfig(served_model_name="tiny", cache_secret=b"secret", **config)
     gateway = create_app(
         settings,

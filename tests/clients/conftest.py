@@ -1,0 +1,75 @@
+"""The two servers that every client is tested against: one over written answers, one over the embedded model."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from dayzero.core.events import TokenEvent
+from dayzero.grammar.formats.registry import FORMATS
+from dayzero.wire.messages import Submit
+from tests.gateway.stand import SPEC, byte_tokenizer, run_live, says, stand
+
+# Clients that would fetch something when they are imported or used.
+os.environ.update(LITELLM_LOCAL_MODEL_COST_MAP="True", HF_HUB_OFFLINE="1", HF_DATASETS_OFFLINE="1")
+os.environ.update(LANGCHAIN_TRACING_V2="false", LLM_LOAD_PLUGINS="")
+
+CALL = '<tool_call>\n{"name": "Weather", "arguments": %s}\n</tool_call>'
+
+
+def answer(submit: Submit) -> list[TokenEvent]:
+    """By what was asked for: a word on the rain of a result; a call; a document; else a greeting.
+
+    A prompt with "wrong" gets days that cannot be, until it tells of a validation error.
+    """
+    prompt = byte_tokenizer().decode(submit.prompt)
+    days = -1 if "wrong" in prompt and "alidation" not in prompt else 3
+    document = '{"city": "Köln 🌧", "days": %d}' % days  # noqa: UP031 - braces
+    grammar = submit.constraint.grammar if submit.constraint is not None else None
+    if "rain" in prompt:
+        return says("Take an umbrella.", per_event=3)(submit)
+    if grammar and "<tool_call>" not in grammar:
+        return says(document, per_event=3)(submit)
+    if grammar or "call" in prompt:
+        return says(CALL % document, per_event=7)(submit)
+    return says("hello there", per_event=3)(submit)
+
+
+@pytest.fixture(scope="session")
+def key() -> str:
+    return "sk-right"
+
+
+@pytest.fixture(scope="session")
+def written(key: str) -> Iterator[str]:
+    """The address of a server whose model, `tiny`, gives written answers."""
+    spec = msgspec.structs.replace(SPEC, max_context=4096, kv_blocks=512)
+    here = stand(answer, spec=spec, tool_format=FORMATS["hermes"], api_keys=(key,))
+    with run_live(here) as (host, port):
+        yield f"http://{host}:{port}"
+
+
+@pytest.fixture(scope="session")
+def served() -> Iterator[str]:
+    """The address of a server of the embedded model, SmolLM2-135M-Instruct.Q4_1."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "dayzero.cli.main", "serve", "--port", "0", "--offline", "--dtype", "float32"],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        for line in process.stdout:
+            if match := re.match(r"listening\s+(http\S+)", line):
+                yield match[1].removesuffix("/")
+                break
+        else:
+            pytest.fail("the server did not start")
+    finally:
+        process.terminate()
+        process.wait(timeout=60)
+        process.stdout.close()
