@@ -103,6 +103,11 @@ def test_a_banned_token_is_never_drawn(grammar: str) -> None:
         assert b"a" not in text
 
 
+def test_a_grammar_that_wants_a_banned_token_is_the_clients_fault() -> None:
+    said = run(engine(), submit(1, Constraint(grammar='start: "xay"', banned=(ord("a"),))))
+    assert said[1][1] is FinishReason.GRAMMAR
+
+
 def test_a_trigger_switches_a_grammar_on_and_its_end_switches_it_off() -> None:
     every_byte = tuple(range(256))
     constraint = Constraint(grammar=ABC, after_tokens=every_byte, repeats=True, banned=(EOS,))

@@ -3,8 +3,10 @@
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
+from dayzero.core.events import FinishReason
 from dayzero.grammar.formats.registry import FORMATS
 from dayzero.grammar.matcher import TokenTable
 from tests.gateway.stand import EOS, SPEC, Stand, byte_tokenizer, says, sse, stand
@@ -12,6 +14,8 @@ from tests.gateway.stand import EOS, SPEC, Stand, byte_tokenizer, says, sse, sta
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": False}
 OF_SCHEMA = {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}
+SET = {"type": "object", "properties": {"x": {"type": "array", "uniqueItems": True}}}
+UNIQUE = {"type": "function", "function": {"name": "f", "parameters": SET}}
 CONTINUED = {"add_generation_prompt": False, "continue_final_message": True}
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"a": 1}}\n</tool_call>'
 
@@ -121,19 +125,7 @@ def test_a_strict_tool_is_bound_although_nothing_need_be_called() -> None:
         ({"guided_regex": "(?=a)"}, "guided_regex", "look-ahead"),
         ({"guided_grammar": "start: start"}, "guided_grammar", ""),
         ({"guided_grammar": "root ::= ((("}, "guided_grammar", "does not parse"),
-        (
-            {
-                "tools": [
-                    {
-                        "type": "function",
-                        "function": {"name": "f", "parameters": {"type": "array", "uniqueItems": True}},
-                    }
-                ],
-                "tool_choice": "required",
-            },
-            "tools",
-            "uniqueItems",
-        ),
+        ({"tools": [UNIQUE], "tool_choice": "required"}, "tools", "uniqueItems"),
     ],
 )
 def test_what_cannot_be_enforced_is_refused_before_any_engine_sees_it(
@@ -145,3 +137,32 @@ def test_what_cannot_be_enforced_is_refused_before_any_engine_sees_it(
     assert (response.status_code, error["param"]) == (400, param)
     assert said in error["message"]
     assert one.replica.submits == []
+
+
+@pytest.mark.parametrize("cut", range(len(CALL)))
+def test_a_call_that_must_come_leaves_no_text_wherever_it_is_cut(cut: int) -> None:
+    one = stand(says(CALL[:cut], FinishReason.LENGTH), tool_format=FORMATS["hermes"])
+    message = one.chat(tools=[WEATHER], tool_choice="required").json()["choices"][0]["message"]
+    assert not message["content"]
+
+
+@pytest.mark.parametrize("text", ["<|end|>", "<|start|>x", "<|eos|>"])
+def test_text_that_spells_a_control_token_is_written_as_text(text: str) -> None:
+    one = stand(says(text))
+    one.chat(structured_outputs={"choice": [text]})
+    table = TokenTable(byte_tokenizer().to_json(), SPEC.vocab_size, (EOS,))
+    constraint = one.replica.submits[-1].constraint
+    assert constraint is not None
+    mask = table.matcher(constraint.grammar).mask().view(np.uint8)
+    assert np.flatnonzero(np.unpackbits(mask, bitorder="little")).tolist() == [ord("<")]
+
+
+@pytest.mark.parametrize("parameters", [{"type": "integer"}, {"type": "string"}, {"type": "array"}])
+def test_arguments_are_an_object(parameters: dict[str, Any]) -> None:
+    response = hermes().chat(tools=[{"type": "function", "function": {"name": "f", "parameters": parameters}}])
+    assert response.json()["error"]["param"] == "tools[0].function.parameters.type"
+
+
+def test_a_list_of_no_allowed_tools_is_refused() -> None:
+    choice = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": []}}
+    assert hermes().chat(tools=[WEATHER], tool_choice=choice).status_code == 400

@@ -86,6 +86,8 @@ def deep(levels: int) -> dict[str, Any]:
         ({"guided_json": {"$ref": "https://example.com/a"}}, "guided_json", r"\$ref"),
         ({"guided_json": {"$ref": "file:///etc/passwd"}}, "guided_json", r"\$ref"),
         ({"guided_json": {"pattern": "a" * 2000}}, "guided_json", "too long"),
+        ({"guided_json": {"const": 2**53 + 1}}, "guided_json", "exactly"),
+        ({"guided_json": {"properties": {"a": {"enum": [1, [2**60]]}}}}, "guided_json", "exactly"),
         ({"guided_json": {"description": "a" * 70_000}}, "guided_json", "too large"),
     ],
 )
@@ -97,4 +99,9 @@ def test_what_nothing_should_compile_is_refused_by_name(fields: dict[str, Any], 
 
 def test_a_property_may_have_the_name_of_a_keyword() -> None:
     schema = {"properties": {"enum": {"type": "array"}, "$ref": {"type": "string"}, "maxItems": {"minimum": 10**9}}}
+    assert structured(guided_json=schema) == Structured(JsonWanted(schema), "guided_json")
+
+
+def test_data_is_not_read_as_a_schema() -> None:
+    schema = {"enum": [{"$ref": "http://x"}, {"maxItems": 10**9}], "const": {"minItems": 10**9}}
     assert structured(guided_json=schema) == Structured(JsonWanted(schema), "guided_json")

@@ -30,6 +30,7 @@ class Broken:
 
 
 TOO_MUCH = Broken(FinishReason.GRAMMAR, "the grammar cannot be followed, or needs more work than a request may take")
+ONLY_BANNED = Broken(FinishReason.GRAMMAR, "the grammar wants tokens that the model must never write here")
 FAULT = Broken(FinishReason.ERROR, "the grammar could not be followed")
 
 
@@ -121,7 +122,12 @@ class Binding:
         self._num_slow += time.thread_time() - start_s > SLOW_MASK_S
         if self._matcher.is_broken or self._num_slow >= MAX_SLOW_MASKS:
             self.broken = TOO_MUCH
-        return self._binder.without(mask, banned) if banned else mask
+        if not banned:
+            return mask
+        mask = self._binder.without(mask, banned)
+        if not mask.any():
+            self.broken = ONLY_BANNED
+        return mask
 
 
 class Binder:

@@ -22,6 +22,7 @@ class Reading:
     marker_of       the format's markers that are one token of this vocabulary, by its id
     token_ids       of these, and of what the model must never write
     thoughts        for the guard against repetition
+    only_calls      an answer is bound to be calls
     may_think       under a grammar: the prompt has begun the model's thoughts, or has not ended them and the model has
                     a token that begins them. Others would be led into thoughts that they never end
     """
@@ -34,6 +35,7 @@ class Reading:
     marker_of: Mapping[int, Marker]
     token_ids: Mapping[str, int] = field(default_factory=dict)
     thoughts: Thoughts = NO_THOUGHTS
+    only_calls: bool = False
     may_think: bool = True
 
     @property
@@ -95,5 +97,6 @@ class Reader:
             token_ids=self._token_ids,
             thoughts=replace(self._thoughts, starts=is_begun),
             starts_in_reasoning=is_begun,
+            only_calls=use.must_call,
             may_think=is_begun or (begin in self._token_ids and not tail.endswith(end.rstrip())),
         )

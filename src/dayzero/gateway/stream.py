@@ -220,10 +220,17 @@ class ChoiceStream:
     def _read(self, pieces: Iterable[Piece]) -> list[Part]:
         if self._parser is None:
             return [Text(piece) for piece in pieces]
-        return self._parser.push(list(pieces))
+        return self._kept(self._parser.push(list(pieces)))
 
     def _ended(self) -> list[Part]:
-        return [] if self._parser is None else self._parser.finish()
+        return [] if self._parser is None else self._kept(self._parser.finish())
+
+    def _kept(self, parts: list[Part]) -> list[Part]:
+        """Text beside calls that must come is the beginning of one that was cut."""
+        reading = self._rules.reading
+        if reading is None or not reading.only_calls:
+            return parts
+        return [part for part in parts if not isinstance(part, Text)]
 
     def _without_end(self, event: TokenEvent) -> list[int]:
         """The tokens that are text: an end-of-sequence or stop token is not, unless it was asked for."""

@@ -82,6 +82,8 @@ def _tool(tool: Mapping[str, object], where: str, limits: Limits) -> Tool:
         parameters = _ANYTHING
     if not isinstance(parameters, Mapping):
         raise RequestError("not an object", param=f"{where}.function.parameters")
+    if isinstance(parameters.get("type"), str) and parameters["type"] != "object":
+        raise RequestError("the arguments of a function are an object", param=f"{where}.function.parameters.type")
     if len(msgspec.json.encode(parameters)) > limits.schema_bytes:
         raise RequestError(
             f"schema too large (limit: {limits.schema_bytes} bytes)", param=f"{where}.function.parameters"
@@ -100,6 +102,8 @@ def _choice(choice: str | Mapping[str, object] | None) -> tuple[Mode, list[str]]
             return "required", []
         case {"type": "function", "function": {"name": str(name)}}:
             return "named", [name]
+        case {"type": "allowed_tools", "allowed_tools": {"tools": []}}:
+            raise RequestError("no tools are allowed", param="tool_choice.allowed_tools", hint="use none")
         case {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required" as mode, "tools": [*tools]}}:
             return ("auto" if mode == "auto" else "required"), [_named(tool) for tool in tools]
         case _:

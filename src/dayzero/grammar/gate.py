@@ -13,7 +13,6 @@ from dayzero.grammar.jobs import Answer, Convert, Converted, Job, Loaded, LoadTo
 from dayzero.grammar.recent import Recent
 from dayzero.wire.confined.pool import CannotLoad, Gone, Pool
 
-MAX_GRAMMAR_BYTES = 64 * 2**10  # of one that a client wrote
 _VERDICT_BYTES = 256  # what one takes beside its reason, roughly
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 MAX_SPACES = 8  # of white space in one place: models under a grammar can go on with it forever
 NOTHING = '""'
+# Otherwise what must come is tokenized, and text that spells a control token comes as that token.
+_OPTIONS = '%llguidance {"no_forcing": true}'
 _SLASH = r"\/"
 _BARE_SLASH = re.compile(r"(\\.)|/", re.DOTALL)
 _SPACES = rf"[ \t\r\n]{{1,{MAX_SPACES}}}"
@@ -119,7 +121,7 @@ class Lark:
 
     def source(self, start: str) -> str:
         """The whole grammar; outputs are what the body `start` says."""
-        return "\n".join((f"start: {start}", *self._rules, f"WS: /{_SPACES}/", ""))
+        return "\n".join((_OPTIONS, f"start: {start}", *self._rules, f"WS: /{_SPACES}/", ""))
 
     def _define(self, kind: str, body: str, options: str = "") -> str:
         says = f"{kind}{options}: {body}"

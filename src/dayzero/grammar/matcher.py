@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dayzero.grammar.recent import Recent
 
-_PLACE = re.compile(r"^(at )?\d+\(\d+\): ")
+_PLACE = re.compile(r"(at )?\d+\(\d+\): ")
 _QUOTE = re.compile(r"\s+\d* *[|^]|\s*$")
 _MAX_REASON_CHARS = 300
 _COMPILED_BYTES = 32 * 2**20

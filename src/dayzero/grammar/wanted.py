@@ -11,6 +11,10 @@ MAX_VALUES = 5000  # of an enum, or choices
 MAX_BOUND = 10_000  # of a count, or a least length; a greatest length costs nothing, and real schemas say millions
 MAX_REGEX_CHARS = 1024
 
+MAX_EXACT = 2**53
+
+_DATA = ("enum", "examples")
+_NUMBERS = ("const", "enum", "multipleOf")
 _BOUNDS = ("minItems", "maxItems", "minLength", "minProperties", "maxProperties")
 
 
@@ -67,7 +71,7 @@ def check_schema(schema: Mapping[str, object], param: str) -> None:
         for value in level:
             if isinstance(value, Mapping):
                 _check_keywords(value, param)
-                deeper += [child for child in value.values() if isinstance(child, Mapping | list)]
+                deeper += [child for key, child in value.items() if _may_hold_schemas(key, child)]
             elif isinstance(value, list):
                 deeper += [child for child in value if isinstance(child, Mapping | list)]
         if not deeper:
@@ -90,12 +94,19 @@ def check_choice(texts: tuple[str, ...], param: str) -> None:
         raise _refused(f"too many choices: {len(texts)} (limit: {MAX_VALUES})", param)
 
 
+def _may_hold_schemas(key: str, child: object) -> bool:
+    """What stands behind these keywords is data; a property of such a name has a schema that is an object."""
+    return isinstance(child, Mapping | list) and not (key in _DATA and isinstance(child, list)) and key != "const"
+
+
 def _check_keywords(schema: Mapping[str, object], param: str) -> None:
     """By the type of a keyword's value, since a property may have its name: its value is a schema, then."""
     for keyword in _BOUNDS:
         bound = schema.get(keyword)
         if isinstance(bound, int | float) and bound > MAX_BOUND:
             raise _refused(f"{keyword} too large: {bound} (limit: {MAX_BOUND})", param)
+    for keyword in _NUMBERS:
+        _check_numbers(schema.get(keyword), keyword, param)
     values = schema.get("enum")
     if isinstance(values, list) and len(values) > MAX_VALUES:
         raise _refused(f"enum too long: {len(values)} values (limit: {MAX_VALUES})", param)
@@ -105,6 +116,15 @@ def _check_keywords(schema: Mapping[str, object], param: str) -> None:
     pattern = schema.get("pattern")
     if isinstance(pattern, str):
         check_regex(pattern, param)
+
+
+def _check_numbers(value: object, keyword: str, param: str) -> None:
+    """Integers that a double cannot hold: the compiler would round them, and then ask for another number."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > MAX_EXACT:
+        raise _refused(f"{keyword} of an integer beyond 2^53, which cannot be enforced exactly", param)
+    for inner in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
+        if isinstance(inner, Mapping | list | int):
+            _check_numbers(inner, keyword, param)
 
 
 def _refused(message: str, param: str, *, hint: str | None = None) -> RequestError:
