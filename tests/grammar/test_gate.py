@@ -1,10 +1,11 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from types import NoneType
 
 import pytest
 
-from dayzero.errors import RequestError
+from dayzero.errors import CapacityError, RequestError
 from dayzero.grammar.gate import Gate
 from dayzero.grammar.lark import Lark
 from tests.grammar.bytes_vocabulary import BytesVocabulary
@@ -87,14 +88,30 @@ def test_a_grammar_that_takes_too_long_is_refused_and_the_next_one_is_tried():
     slow = of_schema({"enum": [f"{number}" * 200 for number in range(9000)]})
 
     async def use(gate: Gate) -> None:
-        await gate.check(of_schema({}), "response_format")  # the processes are up
-        gate._pool._limit_s = 0.001
         with pytest.raises(RequestError, match="took longer"):
             await gate.check(slow, "response_format")
-        gate._pool._limit_s = 10.0
-        await gate.check(of_schema({"type": "string"}), "response_format")
+        assert gate._num_slow == 0
 
-    with_gate(use)
+    with_gate(use, quick_s=0.001, limit_s=0.001)
+
+
+def test_what_is_not_done_in_the_quick_lane_is_done_in_the_slow_one():
+    async def use(gate: Gate) -> None:
+        await gate.check(of_schema({"type": "object"}), "response_format")
+
+    with_gate(use, quick_s=0.000001, limit_s=30.0)
+
+
+def test_few_may_wait_in_the_slow_lane():
+    async def use(gate: Gate) -> None:
+        grammars = [of_schema({"const": number}) for number in range(12)]
+        found = await asyncio.gather(
+            *[gate.check(grammar, "response_format") for grammar in grammars], return_exceptions=True
+        )
+        assert {type(one) for one in found} == {CapacityError, NoneType}
+        await gate.check(grammars[0], "response_format")
+
+    with_gate(use, quick_s=0.000001, limit_s=30.0, max_slow=2)
 
 
 def test_other_notations_become_larks():

@@ -1,25 +1,29 @@
 """The one gate that every grammar of a request goes through before an engine sees it.
 
 Compiled in a confined process, under limits of time and memory (CVE-2026-55574, PYSEC-2026-3933: compilers without
-any). Verdicts are kept by content.
+any), in one of two lanes, so that what takes long keeps nobody else waiting for long: all are tried in the quick lane
+first, and what does not end there goes to the slow one, where few may wait. Verdicts are kept by content.
 """
 
 from collections.abc import Callable
 
 import msgspec
 
-from dayzero.errors import InternalError, RequestError
+from dayzero.errors import CapacityError, InternalError, RequestError
 from dayzero.grammar.jobs import Answer, Convert, Converted, Job, Loaded, LoadTokenizer, Refused, Try
 from dayzero.grammar.recent import Recent
 from dayzero.wire.confined.pool import CannotLoad, Gone, Pool
 
 _VERDICT_BYTES = 256  # what one takes beside its reason, roughly
+_QUICK_PROCESSES = 2
 
 
 class Gate:
     """Of one model.
 
     tokenizer     makes the text of it, as the tokenizers library writes it; called before the first grammar
+    quick_s       that a grammar may take in the quick lane; limit_s: in the slow one
+    max_slow      grammars in the slow lane, those that wait included
     cache_bytes   of verdicts; the oldest in use give way
     """
 
@@ -29,16 +33,19 @@ class Gate:
         vocab_size: int,
         eos_token_ids: tuple[int, ...],
         *,
+        quick_s: float = 0.25,
         limit_s: float = 2.0,
-        processes: int = 2,
+        max_slow: int = 3,
         cache_bytes: int = 2**20,
     ) -> None:
         self._tokenizer = tokenizer
         self._vocab_size = vocab_size
         self._eos_token_ids = eos_token_ids
+        self._quick_s = quick_s
         self._limit_s = limit_s
-        self._processes = processes
-        self._pool: Pool | None = None
+        self._max_slow = max_slow
+        self._num_slow = 0
+        self._lanes: tuple[Pool, Pool] | None = None  # quick, slow
         self._verdicts: Recent[str] = Recent(cache_bytes)  # why not; "": good
 
     async def check(self, grammar: str, param: str) -> None:
@@ -66,35 +73,51 @@ class Gate:
         return answer.lark
 
     async def close(self) -> None:
-        if self._pool is not None:
-            await self._pool.close()
+        for lane in self._lanes or ():
+            await lane.close()
 
     async def _ask(self, job: Job) -> Answer:
-        pool = self._pool = self._pool or self._new_pool()
+        quick, slow = self._lanes = self._lanes or self._new_lanes()
         try:
-            answer: Answer = msgspec.msgpack.decode(await pool.ask(msgspec.msgpack.encode(job)), type=Answer)
+            return await _answered(quick, job)
+        except (TimeoutError, Gone, CannotLoad):  # its own fault, or not: once more tells
+            return await self._ask_slowly(slow, job)
+
+    async def _ask_slowly(self, slow: Pool, job: Job) -> Answer:
+        if self._num_slow == self._max_slow:
+            raise CapacityError("too many grammars that take long to compile")
+        self._num_slow += 1
+        try:
+            return await _answered(slow, job)
         except TimeoutError:
             raise _Exceeded(f"the grammar took longer than {self._limit_s:g} s to compile") from None
-        except (Gone, msgspec.DecodeError):
+        except Gone:
             raise _Exceeded("the grammar took too much memory to compile, or brought the compiler down") from None
         except CannotLoad as error:
             raise InternalError("the process that tries grammars does not start") from error
-        return answer
+        finally:
+            self._num_slow -= 1
 
-    def _new_pool(self) -> Pool:
+    def _new_lanes(self) -> tuple[Pool, Pool]:
         """Made for the first grammar: few models are ever sent one."""
-        load = LoadTokenizer(self._tokenizer(), self._vocab_size, self._eos_token_ids)
-        return Pool(
-            "dayzero.grammar.confined",
-            msgspec.msgpack.encode(load),
-            _check_loaded,
-            limit_s=self._limit_s,
-            processes=self._processes,
-        )
+        load = msgspec.msgpack.encode(LoadTokenizer(self._tokenizer(), self._vocab_size, self._eos_token_ids))
+
+        def lane(limit_s: float, processes: int) -> Pool:
+            return Pool("dayzero.grammar.confined", load, _check_loaded, limit_s=limit_s, processes=processes)
+
+        return lane(self._quick_s, _QUICK_PROCESSES), lane(self._limit_s, 1)
 
 
 class _Exceeded(Exception):
     """A job came to no answer."""
+
+
+async def _answered(lane: Pool, job: Job) -> Answer:
+    try:
+        answer: Answer = msgspec.msgpack.decode(await lane.ask(msgspec.msgpack.encode(job)), type=Answer)
+    except msgspec.DecodeError as error:
+        raise Gone from error
+    return answer
 
 
 def _refused(reason: str, param: str) -> RequestError:
