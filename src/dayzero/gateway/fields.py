@@ -210,4 +210,4 @@ def _top_k(asked: int | None, default: int | None) -> int:
 
 
 def _first(*values: float | None) -> float:
-    return next(value for value in values if value is not None)
+    return [value for value in values if value is not None][0]  # noqa: RUF015 - an interrupt may not meet a generator
