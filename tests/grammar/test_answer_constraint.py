@@ -3,7 +3,7 @@
 import pytest
 
 from dayzero.core.constraint import Constraint
-from dayzero.grammar.answer_constraint import Mode, answer_constraint
+from dayzero.grammar.answer_constraint import answer_constraint
 from dayzero.grammar.format import Format
 from dayzero.grammar.formats.gemma4 import GEMMA4
 from dayzero.grammar.formats.harmony import HARMONY
@@ -12,7 +12,7 @@ from dayzero.grammar.formats.llama3_json import LLAMA3_JSON
 from dayzero.grammar.formats.phi4_mini import PHI4_MINI
 from dayzero.grammar.formats.qwen3_coder import QWEN3_CODER
 from dayzero.grammar.formats.registry import FORMATS
-from dayzero.grammar.tools import Tool
+from dayzero.grammar.tools import CallMode, Tool
 from tests.grammar.bytes_vocabulary import BytesVocabulary
 from tests.grammar.written import Call, written
 
@@ -29,7 +29,7 @@ UNKNOWN = Call("unknown", {"city": "Köln"})
 def constraint(
     found: Format,
     *tools: Tool,
-    mode: Mode = "auto",
+    mode: CallMode = "auto",
     parallel: bool = True,
     token_ids: dict[str, int] | None = None,
     eos: tuple[int, ...] = (),
@@ -50,7 +50,7 @@ def rest(found: Format, call: Call) -> str:
 
 
 @pytest.mark.parametrize("mode", ["required", "named"])
-def test_calls_that_must_come_fit_their_schema_strict_or_not(mode: Mode) -> None:
+def test_calls_that_must_come_fit_their_schema_strict_or_not(mode: CallMode) -> None:
     bound = constraint(HERMES, WEATHER, mode=mode, parallel=False)
     assert not bound.after_tokens
     assert not bound.repeats
@@ -91,7 +91,7 @@ def test_no_call_is_begun_where_none_is_wanted() -> None:
 
 
 @pytest.mark.parametrize("mode", ["none", "auto", "required"])
-def test_turns_of_others_are_banned_unless_they_end_the_answer(mode: Mode) -> None:
+def test_turns_of_others_are_banned_unless_they_end_the_answer(mode: CallMode) -> None:
     token_ids = {"<|turn>": 7, "<|tool_response>": 8}
     assert constraint(GEMMA4, WEATHER, mode=mode, token_ids=token_ids).banned == (7, 8)
     assert constraint(GEMMA4, WEATHER, mode=mode, token_ids=token_ids, eos=(8,)).banned == (7,)

@@ -53,16 +53,13 @@ class StreamOptions(msgspec.Struct, frozen=True, kw_only=True):
     partial_json: bool | None = None
 
 
-class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
-    """What chat and completions have in common. None: not given.
+class DrawingFields(msgspec.Struct, frozen=True, kw_only=True):
+    """How and when tokens are drawn, for every API that takes all of it. None: not given.
 
-    seed              any 64-bit integer, signed or not; -1 and 2**64 - 1 are the same seed
-    priority          lower runs first
-    cache_salt        splits the caller's own prefix cache further; it can never reach another caller's
-    return_token_ids  add the ids of prompt and output to the answer
-    collapse_guard    what is done about an output that repeats itself
-
-    The fields of what the text shall be, `response_format` to `guided_grammar`, are read by `gateway.structured`.
+    seed            any 64-bit integer, signed or not; -1 and 2**64 - 1 are the same seed
+    priority        lower runs first
+    cache_salt      splits the caller's own prefix cache further; it can never reach another caller's
+    collapse_guard  what is done about an output that repeats itself
     """
 
     model: str | None = None
@@ -73,18 +70,29 @@ class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     repetition_penalty: float | None = None
-    logit_bias: dict[int, float] | None = None
     seed: int | None = None
+    priority: int | None = None
+    cache_salt: str | None = None
+    collapse_guard: Mode | None = None
+    stream: bool | None = None
+
+
+class GenerationFields(DrawingFields, frozen=True, kw_only=True):
+    """What chat and completions have in common. None: not given.
+
+    return_token_ids  add the ids of prompt and output to the answer
+
+    The fields of what the text shall be, `response_format` to `guided_grammar`, are read by `gateway.structured`.
+    """
+
+    logit_bias: dict[int, float] | None = None
     n: int | None = None
     stop: str | list[str] | None = None
     stop_token_ids: list[int] | None = None
     min_tokens: int | None = None
     max_tokens: int | None = None
     ignore_eos: bool | None = None
-    stream: bool | None = None
     stream_options: StreamOptions | None = None
-    priority: int | None = None
-    cache_salt: str | None = None
     include_stop_str_in_output: bool | None = None
     skip_special_tokens: bool | None = None
     return_token_ids: bool | None = None
@@ -94,7 +102,6 @@ class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
     guided_regex: str | None = None
     guided_choice: list[str] | None = None
     guided_grammar: str | None = None
-    collapse_guard: Mode | None = None
 
 
 @dataclass(frozen=True, slots=True)

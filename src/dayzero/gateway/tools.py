@@ -3,18 +3,14 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import msgspec
 
 from dayzero.errors import RequestError
 from dayzero.gateway.config import Limits
-from dayzero.grammar.tools import Tool
+from dayzero.grammar.tools import ANY_ARGUMENTS, CallMode, Tool
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_ANYTHING: Mapping[str, object] = {"type": "object"}
-
-Mode = Literal["none", "auto", "required", "named"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +21,7 @@ class ToolUse:
     parallel   more than one call in an answer
     """
 
-    mode: Mode = "none"
+    mode: CallMode = "none"
     tools: Sequence[Tool] = ()
     parallel: bool = True
 
@@ -79,7 +75,7 @@ def _tool(tool: Mapping[str, object], where: str, limits: Limits) -> Tool:
             raise RequestError(f"not a {kind.__name__}", param=f"{where}.function.{field}")
     parameters = function.get("parameters")
     if parameters is None:
-        parameters = _ANYTHING
+        parameters = ANY_ARGUMENTS
     if not isinstance(parameters, Mapping):
         raise RequestError("not an object", param=f"{where}.function.parameters")
     if isinstance(parameters.get("type"), str) and parameters["type"] != "object":
@@ -91,7 +87,7 @@ def _tool(tool: Mapping[str, object], where: str, limits: Limits) -> Tool:
     return Tool(name, parameters, strict=bool(function.get("strict")))
 
 
-def _choice(choice: str | Mapping[str, object] | None) -> tuple[Mode, list[str]]:
+def _choice(choice: str | Mapping[str, object] | None) -> tuple[CallMode, list[str]]:
     """The mode, and the names of those that may be called; none: all."""
     match choice:
         case None | "auto":

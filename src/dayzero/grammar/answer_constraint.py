@@ -1,7 +1,6 @@
 """What binds the answers to a request that offers tools, or says what its answers shall be. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal
 
 import msgspec
 
@@ -10,12 +9,8 @@ from dayzero.grammar.call_grammar import CallGrammar, binding_triggers, grammar_
 from dayzero.grammar.format import Format
 from dayzero.grammar.lark import Lark
 from dayzero.grammar.shapes.messages import Messages
-from dayzero.grammar.tools import Tool
+from dayzero.grammar.tools import ANY_ARGUMENTS, CallMode, Tool
 from dayzero.grammar.wanted import Wanted
-
-Mode = Literal["none", "auto", "required", "named"]
-
-_ANY_ARGUMENTS: Mapping[str, object] = {"type": "object"}
 
 
 def plain_constraint(wanted: Wanted) -> Constraint:
@@ -28,7 +23,7 @@ def answer_constraint(
     format: Format,  # noqa: A002 - what it is called everywhere
     tools: Sequence[Tool],
     *,
-    mode: Mode,
+    mode: CallMode,
     parallel: bool,
     wanted: Wanted | None = None,
     starts_in_reasoning: bool,
@@ -68,7 +63,7 @@ def answer_constraint(
         return Constraint(grammar=bound_alone, banned=banned)
     banned = _without(banned, eos_token_ids)
     is_strict = any(tool.strict for tool in tools)
-    bound = tools if mode != "auto" else [one if one.strict else Tool(one.name, _ANY_ARGUMENTS) for one in tools]
+    bound = tools if mode != "auto" else [one if one.strict else Tool(one.name, ANY_ARGUMENTS) for one in tools]
     grammar = grammar_for(format, bound, parallel=parallel, token_ids=marks, eos_token_ids=eos_token_ids)
     if mode != "auto":
         return Constraint(grammar=grammar.calls(starts_in_reasoning=starts_in_reasoning), banned=banned)

@@ -12,10 +12,12 @@ from dayzero.grammar.gemma_object import STRING_MARK
 from dayzero.grammar.lark import Lark
 from dayzero.grammar.subschema import (
     UNBOUND,
+    WIDER,
     NothingFits,
     Schema,
     cannot_bind,
     length_of,
+    listed,
     named_in,
     pattern_of,
     referred,
@@ -32,7 +34,6 @@ _KEYWORDS_OF_KIND = {
     "string": {"minLength", "maxLength", "pattern", "format"},
     "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
 }
-_WIDER = {"integer": "number"}
 _BESIDE_NO_REFERENCE = frozenset(
     {"type", "enum", "const", "anyOf", "oneOf", "allOf"}.union(*_KEYWORDS_OF_KIND.values())
 )
@@ -180,9 +181,9 @@ def _kinds_of(schema: object) -> tuple[str, ...]:
         return _KINDS
     kinds = schema.get("type")
     if isinstance(kinds, str):
-        return (_WIDER.get(kinds, kinds),)
+        return (WIDER.get(kinds, kinds),)
     if isinstance(kinds, Sequence):
-        return tuple(dict.fromkeys(_WIDER.get(str(kind), str(kind)) for kind in kinds))
+        return tuple(dict.fromkeys(WIDER.get(str(kind), str(kind)) for kind in kinds))
     spoken = tuple(kind for kind, keywords in _KEYWORDS_OF_KIND.items() if keywords & schema.keys())
     return spoken or _KINDS
 
@@ -198,11 +199,7 @@ def _merged(rest: Schema, alternative: Schema) -> Schema:
     both: dict[str, object] = {**rest, **alternative}
     for keyword in rest.keys() & alternative.keys() - _ANNOTATIONS:
         if keyword == "required":
-            both[keyword] = [*_listed(rest[keyword]), *_listed(alternative[keyword])]
+            both[keyword] = [*listed(rest[keyword]), *listed(alternative[keyword])]
         elif rest[keyword] != alternative[keyword]:
             raise cannot_bind(keyword)
     return both
-
-
-def _listed(value: object) -> Sequence[object]:
-    return value if isinstance(value, list) else ()

@@ -31,6 +31,8 @@ class Recent(Generic[T]):
 
     def put(self, grammar: str, value: T, num_bytes: int) -> None:
         """`num_bytes`: what the value takes, roughly. One that takes more than there is room for is not kept."""
+        if num_bytes > self._max_bytes:
+            return
         key = _hash(grammar)
         with self._lock:
             if key in self._by_hash:

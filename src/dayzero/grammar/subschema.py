@@ -16,7 +16,7 @@ UNBOUND = frozenset(
         *("dependentRequired", "dependentSchemas", "dependencies"),
     }
 )
-_WIDER = {"integer": "number"}
+WIDER = {"integer": "number"}  # a type, and the one that holds all of its values
 _ROOT = "#/$defs/root"
 
 
@@ -113,15 +113,15 @@ def texts_of(root: Schema, schema: object) -> list[Schema]:
         one = followed(root, waiting.pop(0), seen)
         if one is None:
             continue
-        keyword = next((name for name in ("anyOf", "oneOf", "allOf") if _listed(one.get(name))), "")
-        alternatives = _listed(one.get(keyword))
+        keyword = next((name for name in ("anyOf", "oneOf", "allOf") if listed(one.get(name))), "")
+        alternatives = listed(one.get(keyword))
         if keyword == "allOf" and len(alternatives) > 1:
             raise cannot_bind("allOf")
         if keyword:
             rest = {key: value for key, value in one.items() if key != keyword}
             given = [followed(root, alternative, seen) for alternative in alternatives]
             waiting += [{**rest, **alternative} for alternative in given if alternative is not None]
-        elif one.get("type", "string") == "string" or "string" in _listed(one.get("type")):
+        elif one.get("type", "string") == "string" or "string" in listed(one.get("type")):
             found.append(one)
     return found
 
@@ -134,7 +134,7 @@ def values_of(schema: Schema) -> list[object] | None:
     kinds = schema.get("type")
     if kinds is None:
         return list(values)
-    allowed = {_WIDER.get(str(kind), str(kind)) for kind in ([kinds] if isinstance(kinds, str) else _listed(kinds))}
+    allowed = {WIDER.get(str(kind), str(kind)) for kind in ([kinds] if isinstance(kinds, str) else listed(kinds))}
     return [value for value in values if _kind_of(value) in allowed]
 
 
@@ -198,7 +198,8 @@ def _kind_of(value: object) -> str:
     return "object"
 
 
-def _listed(value: object) -> Sequence[object]:
+def listed(value: object) -> Sequence[object]:
+    """The parts of a keyword's value; none, where it is no list."""
     return value if isinstance(value, list) else ()
 
 

@@ -6,6 +6,10 @@ from typing import Literal
 
 # "suppress": calls are read and dropped; "ignore": nothing is a call.
 Calls = Literal["parse", "suppress", "ignore"]
+# Whether an answer calls: "required" is one tool of several or more, "named" the one that is offered.
+CallMode = Literal["none", "auto", "required", "named"]
+
+ANY_ARGUMENTS: Mapping[str, object] = {"type": "object"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ from dayzero.errors import RequestError
 from dayzero.gateway import exchange
 from dayzero.gateway.config import GatewayConfig
 from dayzero.gateway.errors import UnsupportedParameter
-from dayzero.gateway.fields import HARMLESS, GenerationFields, terms_of
-from dayzero.gateway.guard import Mode
+from dayzero.gateway.fields import HARMLESS, DrawingFields, GenerationFields, terms_of
 from dayzero.gateway.parse import FieldRules
 from dayzero.gateway.response_store import ResponseStore, StoredResponse
 from dayzero.gateway.service import TextService
@@ -42,7 +41,7 @@ class ReasoningOptions(msgspec.Struct, frozen=True, kw_only=True):
     summary: str | None = None
 
 
-class ResponsesRequest(msgspec.Struct, frozen=True, kw_only=True):
+class ResponsesRequest(DrawingFields, frozen=True, kw_only=True):
     """The fields that have an effect. None: not given.
 
     input          a user's text, or items: messages, calls, their outputs, reasoning
@@ -52,7 +51,6 @@ class ResponsesRequest(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     input: str | list[Any]
-    model: str | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
     tools: list[dict[str, Any]] | None = None
@@ -62,18 +60,6 @@ class ResponsesRequest(msgspec.Struct, frozen=True, kw_only=True):
     reasoning: ReasoningOptions | None = None
     include: list[str] | None = None
     max_output_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    repetition_penalty: float | None = None
-    seed: int | None = None
-    priority: int | None = None
-    cache_salt: str | None = None
-    collapse_guard: Mode | None = None
-    stream: bool | None = None
     store: bool | None = None
     metadata: dict[str, str] | None = None
 
@@ -176,21 +162,8 @@ class ResponsesView:
 def turn_of(request: ResponsesRequest, items: Sequence[Item], config: GatewayConfig) -> Turn:
     """Raises RequestError, which names fields as chat completions do."""
     limits = config.limits
-    fields = GenerationFields(
-        temperature=request.temperature,
-        top_p=request.top_p,
-        top_k=request.top_k,
-        min_p=request.min_p,
-        presence_penalty=request.presence_penalty,
-        frequency_penalty=request.frequency_penalty,
-        repetition_penalty=request.repetition_penalty,
-        seed=request.seed,
-        priority=request.priority,
-        cache_salt=request.cache_salt,
-        collapse_guard=request.collapse_guard,
-        stream=request.stream,
-        response_format=_response_format(request.text),
-    )
+    drawing = {name: getattr(request, name) for name in DrawingFields.__struct_fields__}
+    fields = GenerationFields(**drawing, response_format=_response_format(request.text))
     tools = [_chat_tool(tool, number) for number, tool in enumerate(request.tools or ())]
     effort = None if request.reasoning is None else request.reasoning.effort
     return Turn(
