@@ -19,7 +19,8 @@ _PLACE = re.compile(r"(at )?\d+\(\d+\): ")
 _QUOTE = re.compile(r"\s+\d* *[|^]|\s*$")
 _MAX_REASON_CHARS = 300
 _COMPILED_BYTES = 32 * 2**20
-_BYTES_EACH = 50  # that a compiled grammar takes for each of its text; 42 over the schemas of JSONSchemaBench
+# What a compiled grammar takes, roughly: one by itself, and for each character of it. Small schemas take 120 KiB.
+_BYTES_EACH, _BYTES_PER_CHAR = 120 * 2**10, 150
 _NO_START = "the grammar allows no output, or needs more work than a request may take"
 
 Mask = NDArray[np.int32]
@@ -58,18 +59,24 @@ class TokenTable:
     def matcher(self, grammar: str) -> "Matcher":
         compiled = self._compiled.get(grammar)  # is never advanced, so that copies can be made of it at any time
         if compiled is None:
-            compiled = lg.LLMatcher(self.tokens, grammar, log_level=0, limits=limits())
-            self._compiled.put(grammar, compiled, _BYTES_EACH * len(grammar))
+            compiled = self._compile(grammar)
+            self._compiled.put(grammar, compiled, _BYTES_EACH + _BYTES_PER_CHAR * len(grammar))
         return Matcher(compiled.deep_copy(), self.vocab_size)
 
     def fault(self, grammar: str) -> str | None:
-        """Why a grammar cannot be used, in one line for whoever wrote it; None if it can. Tries a first token."""
+        """Why a grammar cannot be used, in one line for whoever wrote it; None if it can. Tries a first token.
+
+        Nothing of it is kept: whoever asks keeps the answer.
+        """
         is_error, messages = lg.LLMatcher.validate_grammar_with_warnings(grammar, self.tokens, limits=limits())
         if is_error:
             return _one_line(messages[0])
-        matcher = self.matcher(grammar)
+        matcher = Matcher(self._compile(grammar), self.vocab_size)
         matcher.mask()
         return _NO_START if matcher.is_broken else None
+
+    def _compile(self, grammar: str) -> Any:
+        return lg.LLMatcher(self.tokens, grammar, log_level=0, limits=limits())
 
 
 class Matcher:
