@@ -56,7 +56,6 @@ def text_service(tokenizer: Tokenizer) -> TextService:
         generator=Generator(replica, tokenizer, metrics, clock),
         constrainer=Constrainer(spec, Gate(tokenizer.to_json, spec.vocab_size, spec.eos_token_ids)),
         clock=clock,
-        secret=b"bench",
     )
 
 

@@ -41,7 +41,6 @@ def turns(tool_format: Format | None = None, defaults: GenerationDefaults | None
         generator=Generator(replica, tokenizer, Metrics(lambda: replica.load, admission), clock),
         constrainer=Constrainer(SPEC, PlainGate()),
         clock=clock,
-        secret=b"secret",
     )
     return Turns(service, ChatEncoder(service, PlainRenderer()), Reader(tool_format, tokenizer))
 

@@ -91,7 +91,6 @@ def create_app(
         generator=Generator(replica, tokenizer, metrics, clock),
         constrainer=Constrainer(spec, gate),
         clock=clock,
-        secret=config.cache_secret,
     )
     endpoints = _endpoints(service, ChatEncoder(service, renderer), Reader(tool_format, tokenizer), metrics)
     api = _routed(endpoints)

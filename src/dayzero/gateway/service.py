@@ -39,10 +39,7 @@ _MAX_SALT_CHARS = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextService:
-    """One model behind one gateway.
-
-    secret   of the deployment; keys the prefix-cache salts
-    """
+    """One model behind one gateway."""
 
     config: GatewayConfig
     replica: Replica
@@ -52,7 +49,6 @@ class TextService:
     generator: Generator
     constrainer: Constrainer
     clock: Clock
-    secret: bytes
 
     @property
     def context(self) -> int:
@@ -97,7 +93,7 @@ class TextService:
             num_choices=terms.num_choices,
             rules=rules,
             constraint=constraint,
-            salt=derive_salt(self.secret, this.tenant, check_salt(fields.cache_salt)),
+            salt=derive_salt(self.config.cache_secret, this.tenant, check_salt(fields.cache_salt)),
             tenant=this.tenant,
             priority=fields.priority or 0,
             received_s=this.started_s,
