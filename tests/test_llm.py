@@ -87,7 +87,7 @@ def test_leaving_a_stream_frees_what_it_held(llm: LLM) -> None:
     stream.close()
     llm.generate("x", max_tokens=1)
     assert not llm._engine.has_work
-    assert llm._engine._scheduler.load().kv_blocks_used == 0
+    assert llm._engine._endpoints.load().kv_blocks_used == 0
 
 
 def test_an_interrupt_wherever_it_comes_leaves_nothing_in_the_engine(llm: LLM) -> None:
@@ -102,8 +102,8 @@ def test_an_interrupt_wherever_it_comes_leaves_nothing_in_the_engine(llm: LLM) -
             calls_until_interrupted(answer, at=at)
             num_interrupted -= 1
         num_interrupted += 1
-        assert not llm._engine._scheduler.has_work, at
-        assert llm._engine._scheduler.load().kv_blocks_used == 0, at
+        assert not llm._engine._endpoints.has_work, at
+        assert llm._engine._endpoints.load().kv_blocks_used == 0, at
     assert num_interrupted > 50
     assert answer() == expected
 

@@ -31,10 +31,10 @@ def test_a_step_reports_events_and_load():
 def test_the_duration_of_a_step_is_read_from_the_engines_clock():
     world = World(Setting(model=ENDLESS))
     world.submit([1])
-    batch = world.scheduler.schedule()
+    batch = world.endpoints.schedule()
     world.clock.advance(0.25)
-    world.scheduler.commit(batch, world.runner.launch(batch).collect())
-    assert world.scheduler.load().step_s == 0.25
+    world.endpoints.commit(world.runner.launch(batch).collect())
+    assert world.endpoints.load().step_s == 0.25
 
 
 @pytest.mark.parametrize("after_steps", [0, 1, 2])

@@ -112,9 +112,9 @@ def test_memory_reads_no_further_back_than_the_window():
 
 
 def test_a_fake_engine_is_built_from_its_configuration():
-    config = EngineConfig(model="fake", max_requests=4, max_context=64, kv_memory_bytes=320, fake=FakeModel())
+    config = EngineConfig(model="fake", max_requests=4, max_context=64, kv_memory_bytes=160, fake=FakeModel())
     engine, spec = build_fake_engine(config, FakeClock())
-    assert (spec.kv_blocks, spec.max_context, spec.vocab_size) == (20, 64, 49152)
+    assert (spec.kv_blocks, spec.max_context, spec.vocab_size) == (9, 64, 49152)
     engine.submit(submit(0, [1, 2, 3], max_tokens=2, policy_version="fake"))
     steps = [engine.step(), engine.step()]
     assert [len(report.events[0].tokens) for report in steps] == [1, 1]

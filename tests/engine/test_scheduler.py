@@ -15,8 +15,8 @@ ENDLESS = FakeModel(vocab_size=32)
 
 def commit(world, *outcomes):
     """Schedule a step and commit it with these outcomes; events by request."""
-    batch = world.scheduler.schedule()
-    return {event.request_id: event for event in world.scheduler.commit(batch, outcomes)}
+    world.endpoints.schedule()
+    return {event.request_id: event for event in world.endpoints.commit(outcomes)}
 
 
 # -- spans -----------------------------------------------------------------------------------------------------------
@@ -362,10 +362,10 @@ def test_the_outcome_of_a_request_aborted_during_the_step_is_dropped():
     world = World(Setting(model=ENDLESS))
     world.submit([1, 2])
     world.submit([3])
-    batch = world.scheduler.schedule()
+    world.endpoints.schedule()
     assert world.scheduler.abort(0) == TokenEvent(0, [], FinishReason.ABORT)
     assert world.scheduler.abort(0) is None
-    events = world.scheduler.commit(batch, [Outcome((5,)), Outcome((6,))])
+    events = world.endpoints.commit([Outcome((5,)), Outcome((6,))])
     assert [event.request_id for event in events] == [1]
     world.scheduler.check()
 

@@ -7,6 +7,7 @@ from dayzero.core.events import FinishReason
 from dayzero.core.sampling import SamplingParams
 from dayzero.core.spec import EngineSpec, FakeModel
 from dayzero.engine.batch import Batch, Span
+from dayzero.engine.endpoints import Endpoints
 from dayzero.engine.engine import Engine
 from dayzero.engine.fake import FakeRunner, FingerprintMemory
 from dayzero.engine.request import Request
@@ -59,21 +60,38 @@ class RecordingRunner:
 
 
 class World:
-    """An engine and all events it sent, by request."""
+    """An engine and all events it sent, by request.
 
-    def __init__(self, setting=Setting(), *, cache_type=KVCache, runner=None):
+    cache, scheduler   of the endpoint ""
+    beside             other endpoints, of the same model
+    """
+
+    def __init__(self, setting=Setting(), *, beside=None, cache_type=KVCache, runner=None):
         self.setting = setting
+        self.settings = {"": setting, **(beside or {})}
         self.clock = FakeClock()
-        self.cache = cache_type(
-            setting.groups,
-            [count + 1 for count in setting.blocks],
-            block_size=setting.block_size,
-            prefix_cache=setting.prefix_cache,
+        self.caches = {}
+        firsts = [1] * len(setting.groups)
+        for name, each in self.settings.items():
+            self.caches[name] = cache_type(
+                each.groups,
+                [count + 1 for count in each.blocks],
+                block_size=each.block_size,
+                prefix_cache=each.prefix_cache,
+                firsts=firsts,
+            )
+            firsts = [first + count for first, count in zip(firsts, each.blocks, strict=True)]
+        self.cache = self.caches[""]
+        self.schedulers = {name: Scheduler(each.limits(), self.caches[name]) for name, each in self.settings.items()}
+        self.scheduler = self.schedulers[""]
+        self.endpoints = Endpoints(
+            self.schedulers,
+            max_step_tokens=sum(each.max_step_tokens for each in self.settings.values()),
+            clock=self.clock,
         )
-        self.scheduler = Scheduler(setting.limits(), self.cache, self.clock)
         memory = FingerprintMemory(setting.groups, setting.block_size)
         self.runner = RecordingRunner(runner or FakeRunner(setting.model, memory=memory))
-        self.engine = Engine(self.scheduler, self.runner, self.clock, spec(setting))
+        self.engine = Engine(self.endpoints, self.runner, self.clock, spec(setting))
         self.num_submits = 0
         self.submits = {}
         self.events = {}
@@ -105,8 +123,8 @@ class World:
             self.step()
         assert not self.engine.has_work, "requests that never end"
         assert all(self.finish(request_id) for request_id in self.events)
-        self.scheduler.check()
-        assert self.cache.usage.used_blocks == 0
+        self.endpoints.check()
+        assert not any(cache.usage.used_blocks for cache in self.caches.values())
         return self
 
     def finish(self, request_id):

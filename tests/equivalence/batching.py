@@ -1,4 +1,4 @@
-"""Random requests, and random ways to serve them: sizes, company, order of arrival, preemption, resumption, aborts."""
+"""Random requests, and random ways to serve them: sizes, endpoints, company, arrival, preemption, resuming, aborts."""
 
 import random
 from collections import Counter
@@ -89,7 +89,8 @@ def serve(loaded: Loaded, kinds: Sequence[Sequence[Known]], *, seed: int, most: 
     chosen = [draw.choice(kind) for _ in range(draw.randint(2, most))]
     longest = max(len(one.submit.prompt) + one.submit.params.max_tokens for one in chosen)
     sizes = random_sizes(draw, loaded, longest)
-    traffic = Traffic(loaded.engine(sizes))
+    endpoints = draw.choice([("",), ("",), ("short", "long")])
+    traffic = Traffic(loaded.engine(sizes, endpoints))
     expected: dict[int, Answer] = {}
     waiting = sorted(((draw.choice([0, 0, 3, 9, 20]), i, one) for i, one in enumerate(chosen)), key=lambda w: w[:2])
     aborts = {draw.randrange(len(chosen)): draw.randint(1, 12)} if draw.random() < 0.5 else {}
@@ -99,9 +100,11 @@ def serve(loaded: Loaded, kinds: Sequence[Sequence[Known]], *, seed: int, most: 
         while waiting and waiting[0][0] <= step:
             _, request_id, one = waiting.pop(0)
             committed = draw.randrange(len(one.answer.tokens)) if draw.random() < 0.3 else 0
-            traffic.submit(_submit(one, request_id, committed, priority=draw.choice([0, 0, 1, 2])))
+            priority, endpoint = draw.choice([0, 0, 1, 2]), draw.choice(endpoints)
+            traffic.submit(_submit(one, request_id, committed, priority=priority, endpoint=endpoint))
             expected[request_id] = one.answer.after(committed)
             happened["resumed"] += committed > 0
+            happened["at one endpoint of two"] += len(endpoints) > 1
         for request_id in [i for i, at in aborts.items() if at == step and i in expected]:
             traffic.engine.abort(request_id)
         traffic.step()
@@ -118,7 +121,7 @@ def serve(loaded: Loaded, kinds: Sequence[Sequence[Known]], *, seed: int, most: 
     )
 
 
-def _submit(one: Known, request_id: int, committed: int, *, priority: int) -> Submit:
+def _submit(one: Known, request_id: int, committed: int, *, priority: int, endpoint: str) -> Submit:
     return Submit(
         request_id=request_id,
         prompt=one.submit.prompt,
@@ -128,4 +131,5 @@ def _submit(one: Known, request_id: int, committed: int, *, priority: int) -> Su
         committed=list(one.answer.tokens[:committed]),
         choice=one.submit.choice,
         priority=priority,
+        endpoint=endpoint,
     )

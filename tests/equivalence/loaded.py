@@ -17,6 +17,7 @@ from dayzero.clock import FakeClock
 from dayzero.core.events import FinishReason, Logprob, TokenEvent
 from dayzero.core.spec import EngineSpec
 from dayzero.engine.batch import Batch, Span
+from dayzero.engine.endpoints import Endpoints
 from dayzero.engine.engine import Engine
 from dayzero.engine.model import bind
 from dayzero.engine.request import Request
@@ -121,25 +122,33 @@ class Loaded:
         """That these kernels can serve."""
         return [16, 32] if isinstance(self.kernels, NativeKernels) else [8, 16, 32]
 
-    def engine(self, sizes: Sizes) -> Engine:
-        """A fresh one: nothing cached, nothing running."""
-        store = self.store(sizes.num_blocks, sizes.block_size)
-        cache = KVCache(
-            self.groups,
-            sizes.num_blocks,
-            block_size=sizes.block_size,
-            prefix_cache=sizes.prefix_cache,
-            freed=store.poison,
-        )
+    def engine(self, sizes: Sizes, names: Sequence[str] = ("",)) -> Engine:
+        """A fresh one: nothing cached, nothing running. Each of its endpoints has these sizes."""
+        counts = [count - 1 for count in sizes.num_blocks]
+        store = self.store([1 + len(names) * count for count in counts], sizes.block_size)
         limits = SchedulerLimits(
             max_step_tokens=sizes.max_step_tokens,
             max_requests=sizes.max_requests,
             max_context=self.max_context,
             eos_token_ids=frozenset(self.eos_token_ids),
         )
+        schedulers = {
+            name: Scheduler(
+                limits,
+                KVCache(
+                    self.groups,
+                    sizes.num_blocks,
+                    block_size=sizes.block_size,
+                    prefix_cache=sizes.prefix_cache,
+                    freed=store.poison,
+                    firsts=[1 + number * count for count in counts],
+                ),
+            )
+            for number, name in enumerate(names)
+        }
         clock = FakeClock()
-        runner = self.runner(store, sizes.block_size)
-        return Engine(Scheduler(limits, cache, clock), runner, clock, self._spec(sizes), poisoned=True)
+        endpoints = Endpoints(schedulers, max_step_tokens=len(names) * sizes.max_step_tokens, clock=clock)
+        return Engine(endpoints, self.runner(store, sizes.block_size), clock, self._spec(sizes), poisoned=True)
 
     def alone(self, submit: Submit) -> Answer:
         """The reference loop: the whole prompt in one step, then a token a step, in blocks that nobody else uses."""

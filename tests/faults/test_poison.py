@@ -130,8 +130,8 @@ def run(engine, submits):
             traffic.submit(message)
         del waiting[:4]
         traffic.step()
-    engine._scheduler.check()
-    assert engine._scheduler.load().kv_blocks_used == 0
+    engine._endpoints.check()
+    assert engine._endpoints.load().kv_blocks_used == 0
     for request_id, events in traffic.events.items():
         assert [bool(event.finish) for event in events] == [False] * (len(events) - 1) + [True], request_id
     return traffic
@@ -193,7 +193,7 @@ def test_a_request_that_is_aborted_on_its_way_harms_nobody(poisoned, steps):
     traffic.drain()
     check_neighbours(poisoned, traffic, neighbours())
     assert [event.finish for event in traffic.events[30] if event.finish] == [FinishReason.ABORT]
-    assert engine._scheduler.load().kv_blocks_used == 0
+    assert engine._endpoints.load().kv_blocks_used == 0
 
 
 def test_what_former_holders_left_in_a_block_is_never_read(poisoned):

@@ -14,6 +14,7 @@ from dayzero.core.events import RequestId, TokenEvent
 from dayzero.core.sampling import SamplingParams
 from dayzero.core.spec import EngineSpec
 from dayzero.engine.batch import Batch, Outcome
+from dayzero.engine.endpoints import Endpoints
 from dayzero.engine.engine import Engine
 from dayzero.engine.fake import FakeStep, FingerprintMemory
 from dayzero.engine.request import Request
@@ -81,9 +82,10 @@ class EngineReplica:
         self.load, self.is_alive = Load(), True
         group = CacheGroup(kind=CacheKind.FULL, layers=(0,), bytes_per_token=1)
         self.cache = KVCache((group,), [400], block_size=16, prefix_cache=True)
-        self.scheduler = Scheduler(SchedulerLimits.of(self.spec), self.cache, FakeClock())
+        self.scheduler = Scheduler(SchedulerLimits.of(self.spec.all_endpoints[0], self.spec), self.cache)
+        endpoints = Endpoints({"": self.scheduler}, max_step_tokens=self.spec.max_step_tokens, clock=FakeClock())
         runner = LoopingRunner(FingerprintMemory((group,), 16), period, stubborn=stubborn)
-        self._engine = Engine(self.scheduler, runner, FakeClock(), self.spec)
+        self._engine = Engine(endpoints, runner, FakeClock(), self.spec)
         self._events: dict[RequestId, deque[TokenEvent]] = {}
 
     async def generate(self, submit: Submit) -> AsyncIterator[TokenEvent]:

@@ -36,7 +36,7 @@ class Traffic:
     def act(self):
         """What happens between two steps."""
         draw = self.random
-        if draw.random() < 0.8 and len(self.world.scheduler._requests) < 24:
+        if draw.random() < 0.8 and sum(len(each._requests) for each in self.world.schedulers.values()) < 24:
             self.submit()
         if draw.random() < 0.05 and self.world.submits:
             self.world.engine.abort(draw.choice(list(self.world.events)), draw.choice([None, 0, 3, 9]))
@@ -52,6 +52,7 @@ class Traffic:
             seed=draw.randrange(3),
             salt=draw.choice(("", "", "other")),
             committed=committed[: 64 - len(prompt) - 1],
+            **self.options(),
             choice=draw.choice((0, 0, 1)),
             priority=draw.choice((0, 0, 0, 1, -1)),
             deadline_s=draw.choice((None, None, None, 0.2, 2.0)),
@@ -62,6 +63,10 @@ class Traffic:
                 "prompt_logprobs": draw.choice((None, None, None, 1)),
             },
         )
+
+    def options(self):
+        """What else a Submit says."""
+        return {}
 
     def prompt(self):
         """Often a prefix of an earlier one with another ending."""
@@ -83,10 +88,10 @@ def check_step(world, decoding):
         assert request.id in served or request.state is not RequestState.RUNNING, request.id
 
 
-def check_request(world, request_id):
+def check_request(world, request_id, setting):
     """What a client of an ended request saw."""
     message, events = world.submits[request_id], world.events[request_id]
-    tokens, finish = reference(message, world.setting)
+    tokens, finish = reference(message, setting)
     seen = world.tokens(request_id)
     assert sum(event.finish is not None for event in events) == 1
     if events[-1].finish in (FinishReason.STOP, FinishReason.LENGTH):
@@ -118,7 +123,7 @@ def test_every_request_ends_once_with_the_tokens_of_the_reference_loop(name):
         if world.runner.batch is not None and world.report is not None:
             check_step(world, decoding)
         for request_id in ended:
-            check_request(world, request_id)
+            check_request(world, request_id, world.setting)
             del world.submits[request_id], world.events[request_id]
         if number % 32 == 0:
             world.scheduler.check()

@@ -15,10 +15,29 @@ class FakeModel(msgspec.Struct, frozen=True, kw_only=True):
     step_s: float = 0.0  # time that a step pretends to take
 
 
+class EndpointConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked of an endpoint. None: a part of what those endpoints leave of the server's that say.
+
+    names             what clients call it; the first is what the server itself calls it
+    max_context       None: the server's
+    max_requests      running at once
+    max_step_tokens   computed in a step that other endpoints have a part of
+    max_in_flight     in the system, those that wait included: the gateway's
+    """
+
+    names: tuple[str, ...]
+    max_context: int | None = None
+    max_requests: int | None = None
+    max_step_tokens: int | None = None
+    max_in_flight: int | None = None
+    kv_memory_bytes: int | None = None
+
+
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What was asked. None means: decide from the checkpoint and the machine.
 
-    model is a local folder or .gguf file: whatever names a model has been turned into a path before.
+    model      a local folder or .gguf file: whatever names a model has been turned into a path before
+    endpoints  among which the rest is divided; none: one has it all
     """
 
     model: str
@@ -33,6 +52,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     kernels: str = "auto"  # or native, torch: `kernels.choose`
     precision: str = "auto"  # of products, or bf16, int8, nvfp4, as-stored: `quant.precision`
     prefix_cache: bool = True
+    endpoints: tuple[EndpointConfig, ...] = ()
     fake: FakeModel | None = None
 
 
@@ -44,8 +64,23 @@ class KernelChoice(msgspec.Struct, frozen=True, array_like=True):
     reason: str
 
 
+class EndpointSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What an endpoint has for itself alone."""
+
+    name: str  # "" if nobody asked for endpoints
+    max_context: int
+    max_requests: int
+    max_step_tokens: int  # in a step that other endpoints have a part of
+    kv_blocks: int  # of the first cache group
+    kv_bytes: int
+
+
 class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What was decided at start-up. Printed once, frozen, and part of every answer about this engine."""
+    """What was decided at start-up. Printed once, frozen, and part of every answer about this engine.
+
+    max_context   of the endpoint that has the longest
+    endpoints     none: see `all_endpoints`
+    """
 
     model: str
     family: str
@@ -66,3 +101,18 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     numerics_id: str
     policy_version: str
     kernels: tuple[KernelChoice, ...]
+    endpoints: tuple[EndpointSpec, ...] = ()
+
+    @property
+    def all_endpoints(self) -> tuple[EndpointSpec, ...]:
+        """At least one: if nobody asked for any, that has all there is."""
+        return self.endpoints or (
+            EndpointSpec(
+                name="",
+                max_context=self.max_context,
+                max_requests=self.max_requests,
+                max_step_tokens=self.max_step_tokens,
+                kv_blocks=self.kv_blocks,
+                kv_bytes=self.kv_bytes,
+            ),
+        )

@@ -14,19 +14,19 @@ import torch
 from dayzero.checkpoint.open import Checkpoint, open_checkpoint
 from dayzero.clock import Clock
 from dayzero.core.spec import EngineConfig, EngineSpec
+from dayzero.engine.divide import Division, divide
+from dayzero.engine.endpoints import Endpoints
 from dayzero.engine.engine import Engine
 from dayzero.engine.machine import machine
 from dayzero.engine.model import bind
-from dayzero.engine.resolve import Memory, memory
+from dayzero.engine.resolve import Memory
 from dayzero.engine.runner import ModelRunner
-from dayzero.engine.scheduler import Scheduler, SchedulerLimits
 from dayzero.errors import ConfigError
 from dayzero.kernels.attention import KV_ALIGN, HeadLayout
 from dayzero.kernels.choose import choose, why_not_native
 from dayzero.kernels.kv_format import KV_DTYPES, head_bytes
 from dayzero.kernels.native.backend import NativeKernels
 from dayzero.kernels.registry import Kernels
-from dayzero.kv.cache import KVCache
 from dayzero.kv.groups import CacheGroup
 from dayzero.kv.store import KVStore
 from dayzero.models.family import Family
@@ -52,10 +52,15 @@ class EnginePlan:
     threads: int
     groups: tuple[CacheGroup, ...]
     weight_bytes: int
-    memory: Memory
+    division: Division
     kernels: Kernels | NativeKernels
     precision: str
     kv_dtype: str
+
+    @property
+    def memory(self) -> Memory:
+        """Of all endpoints together."""
+        return self.division.memory
 
 
 def plan_engine(config: EngineConfig) -> EnginePlan:
@@ -76,17 +81,17 @@ def plan_engine(config: EngineConfig) -> EnginePlan:
     kv_dtype = resolve_kv_dtype(config, shape.heads, kernels)
     groups = family.groups(shape, head_bytes(shape.heads.head_dim, KV_DTYPES[kv_dtype]))
     weight_bytes = precisions.weight_bytes(precision, checkpoint.tensors.values(), dtype)
-    sizes = memory(config, groups, model_context=shape.max_context, weight_bytes=weight_bytes, machine=here)
+    division = divide(config, groups, model_context=shape.max_context, weight_bytes=weight_bytes, machine=here)
     return EnginePlan(
         config=config,
         checkpoint=checkpoint,
         family=family,
-        shape=replace(shape, max_context=sizes.max_context),
+        shape=replace(shape, max_context=division.memory.max_context),
         dtype=dtype,
         threads=threads,
         groups=groups,
         weight_bytes=weight_bytes,
-        memory=sizes,
+        division=division,
         kernels=kernels,
         precision=precision,
         kv_dtype=kv_dtype,
@@ -157,8 +162,7 @@ def build_engine(config: EngineConfig, clock: Clock, progress: Progress) -> tupl
     if isinstance(plan.kernels, NativeKernels):
         torch.set_num_threads(1)  # what is left for torch is small, and two pools would wait for each other's cores
     runner = ModelRunner(model, eos_token_ids=spec.eos_token_ids)
-    cache = KVCache(plan.groups, plan.memory.num_blocks, block_size=config.block_size, prefix_cache=config.prefix_cache)
-    return Engine(Scheduler(SchedulerLimits.of(spec), cache, clock), runner, clock, spec), spec
+    return Engine(Endpoints.of(spec, plan.groups, plan.division, clock), runner, clock, spec), spec
 
 
 def _spec(plan: EnginePlan) -> EngineSpec:
@@ -185,6 +189,7 @@ def _spec(plan: EnginePlan) -> EngineSpec:
         numerics_id=numerics_id,
         policy_version=_digest(plan.checkpoint.fingerprint, numerics_id),
         kernels=plan.kernels.choices,
+        endpoints=plan.division.specs,
     )
 
 

@@ -12,6 +12,7 @@ from dayzero.core.events import FinishReason, RequestId, TokenEvent
 from dayzero.core.spec import EngineSpec
 from dayzero.engine.batch import Runner
 from dayzero.engine.binding import Binder
+from dayzero.engine.endpoints import Endpoints
 from dayzero.engine.request import Request
 from dayzero.engine.scheduler import Scheduler, finish_reason
 from dayzero.errors import ContextTooLong, RequestError
@@ -29,9 +30,9 @@ class Engine:
     """
 
     def __init__(
-        self, scheduler: Scheduler, runner: Runner, clock: Clock, spec: EngineSpec, *, poisoned: bool = False
+        self, endpoints: Endpoints, runner: Runner, clock: Clock, spec: EngineSpec, *, poisoned: bool = False
     ) -> None:
-        self._scheduler = scheduler
+        self._endpoints = endpoints
         self._runner = runner
         self._clock = clock
         self._spec = spec
@@ -41,7 +42,7 @@ class Engine:
     @property
     def has_work(self) -> bool:
         """Whether `step` has anything to do or to say."""
-        return bool(self._events) or self._scheduler.has_work
+        return bool(self._events) or self._endpoints.has_work
 
     def learn(self, tokenizer: str) -> None:
         """The tokenizer, as its library writes it: before the first request with a constraint."""
@@ -49,8 +50,9 @@ class Engine:
 
     def submit(self, submit: Submit) -> None:
         """Queue a generation; one that cannot run ends with ERROR, one whose committed output is complete as it is."""
-        error = self._objection(submit)
-        if error is not None:
+        scheduler = self._endpoints.find(submit.endpoint)
+        error = f"endpoint not served: {submit.endpoint}" if scheduler is None else self._objection(submit, scheduler)
+        if scheduler is None or error is not None:
             self._events.append(TokenEvent(submit.request_id, [], FinishReason.ERROR, error=error))
             return
         request = Request(
@@ -65,7 +67,7 @@ class Engine:
             attempt=submit.attempt,
             output=list(submit.committed),
         )
-        finish = finish_reason(request, self._scheduler.limits) if request.output else None
+        finish = finish_reason(request, scheduler.limits) if request.output else None
         if finish is not None:
             self._events.append(TokenEvent(request.id, [], finish))
             return
@@ -75,11 +77,11 @@ class Engine:
             except RequestError as refused:
                 self._events.append(TokenEvent(request.id, [], FinishReason.ERROR, error=refused.message))
                 return
-        self._scheduler.add(request)
+        scheduler.add(request)
 
     def abort(self, request_id: RequestId, num_kept: int | None = None) -> None:
         """End a request and free all it holds, at once. A no-op if it has ended. For `num_kept` see `Abort`."""
-        event = self._scheduler.abort(request_id, num_kept)
+        event = self._endpoints.abort(request_id, num_kept)
         if event is not None:
             self._events.append(event)
 
@@ -87,26 +89,26 @@ class Engine:
         """Compute one span of each scheduled request. None: there was nothing to do."""
         if not self.has_work:
             return None
-        self._scheduler.wait_for_masks(HELD_S, MASK_S)
-        batch = self._scheduler.schedule()
+        self._endpoints.wait_for_masks(HELD_S, MASK_S)
+        batch = self._endpoints.schedule()
         outcomes = self._runner.launch(batch).collect() if batch.spans else []
-        events = [*self._events, *self._scheduler.commit(batch, outcomes)]
+        events = [*self._events, *self._endpoints.commit(outcomes)]
         self._events.clear()
-        return StepReport(events, self._scheduler.load())
+        return StepReport(events, self._endpoints.load())
 
-    def _objection(self, submit: Submit) -> str | None:
+    def _objection(self, submit: Submit, scheduler: Scheduler) -> str | None:
         """Why this request cannot run here, in words that may reach the client."""
-        if submit.request_id in self._scheduler:
+        if submit.request_id in self._endpoints:
             return "request id in use"
         if submit.policy_version != self._spec.policy_version:
             return f"policy version not served: {submit.policy_version} (served: {self._spec.policy_version})"
         if submit.adapter is not None:
             return f"adapter not served: {submit.adapter}"
-        if self._scheduler.is_full:
-            return f"queue full: {self._scheduler.limits.max_waiting} requests wait"
+        if scheduler.is_full:
+            return f"queue full: {scheduler.limits.max_waiting} requests wait"
         try:
             sampling.check(submit.params, self._spec.vocab_size)
-            self._check_tokens(submit)
+            self._check_tokens(submit, scheduler.limits.max_context)
             _check_counters(submit)
             if submit.constraint is not None:
                 constraint.check(submit.constraint, submit.params, self._spec.vocab_size)
@@ -114,16 +116,16 @@ class Engine:
             return error.message
         return None
 
-    def _check_tokens(self, submit: Submit) -> None:
+    def _check_tokens(self, submit: Submit, max_context: int) -> None:
         sampling.check_prompt(submit.prompt, self._spec.vocab_size)
         if submit.committed:
             sampling.check_prompt(submit.committed, self._spec.vocab_size, param="committed")
-        room = self._spec.max_context - min(1, submit.params.max_tokens)
+        room = max_context - min(1, submit.params.max_tokens)
         if len(submit.prompt) > room:
             raise ContextTooLong(
                 prompt_tokens=len(submit.prompt),
                 max_tokens=submit.params.max_tokens,
-                limit=self._spec.max_context,
+                limit=max_context,
             )
 
 

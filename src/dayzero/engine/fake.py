@@ -9,17 +9,19 @@ import time
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 
+import msgspec
 import numpy as np
 
 from dayzero.clock import Clock
 from dayzero.core.events import Logprob
 from dayzero.core.spec import EngineConfig, EngineSpec, FakeModel
 from dayzero.engine.batch import Batch, Outcome, Span
+from dayzero.engine.divide import divide
+from dayzero.engine.endpoints import Endpoints
 from dayzero.engine.engine import Engine
+from dayzero.engine.machine import Machine
 from dayzero.engine.request import Request
-from dayzero.engine.scheduler import Scheduler, SchedulerLimits
 from dayzero.kv.blocks import NULL_BLOCK, BlockId
-from dayzero.kv.cache import KVCache
 from dayzero.kv.groups import CacheGroup, CacheKind
 
 _NOTHING = Outcome()
@@ -152,26 +154,31 @@ class FakeStep:
 
 
 def build_fake_engine(config: EngineConfig, clock: Clock) -> tuple[Engine, EngineSpec]:
-    """An engine around `config.fake`. Its pool holds `kv_memory_bytes` tokens, or else all that requests can need."""
+    """An engine around `config.fake`, whose KV takes a byte for each token. By default all requests have room."""
     model = config.fake
     assert model is not None, "a configuration without a fake model"
     max_context = config.max_context or model.max_context
-    num_tokens = config.kv_memory_bytes or config.max_requests * (max_context + config.block_size)
+    num_tokens = config.kv_memory_bytes or config.max_requests * (max_context + 2 * config.block_size)
     groups = (CacheGroup(kind=CacheKind.FULL, layers=(0,), bytes_per_token=1),)
-    num_blocks = 1 + num_tokens // config.block_size
-    cache = KVCache(groups, [num_blocks], block_size=config.block_size, prefix_cache=config.prefix_cache)
+    division = divide(
+        msgspec.structs.replace(config, kv_memory_bytes=num_tokens),
+        groups,
+        model_context=max_context,
+        weight_bytes=0,
+        machine=Machine(cores=1, free_bytes=num_tokens),
+    )
     spec = EngineSpec(
         model=config.model,
         family="fake",
         dtype=config.dtype,
         precision="none",
         vocab_size=model.vocab_size,
-        max_context=max_context,
+        max_context=division.memory.max_context,
         eos_token_ids=model.eos_token_ids,
         weight_bytes=0,
         block_size=config.block_size,
-        kv_blocks=num_blocks - 1,
-        kv_bytes=num_blocks * config.block_size,
+        kv_blocks=division.memory.num_blocks[0] - 1,
+        kv_bytes=division.memory.kv_bytes,
         kv_dtype="none",
         max_requests=config.max_requests,
         max_step_tokens=config.max_step_tokens,
@@ -180,5 +187,6 @@ def build_fake_engine(config: EngineConfig, clock: Clock) -> tuple[Engine, Engin
         numerics_id="fake",
         policy_version="fake",
         kernels=(),
+        endpoints=division.specs,
     )
-    return Engine(Scheduler(SchedulerLimits.of(spec), cache, clock), FakeRunner(model), clock, spec), spec
+    return Engine(Endpoints.of(spec, groups, division, clock), FakeRunner(model), clock, spec), spec

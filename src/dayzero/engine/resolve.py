@@ -17,7 +17,7 @@ OVERHEAD_BYTES = 450 * 2**20  # interpreter, torch, gateway, activations: bench/
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """How the KV pool is cut."""
+    """KV memory, and what it holds."""
 
     max_context: int
     num_blocks: tuple[int, ...]  # per cache group, the null block included
@@ -27,7 +27,7 @@ class Memory:
 def memory(
     config: EngineConfig, groups: Sequence[CacheGroup], *, model_context: int, weight_bytes: int, machine: Machine
 ) -> Memory:
-    """Size the pool and the served context.
+    """Size the pool and the served context, of a server or of the one endpoint that is left in its configuration.
 
     Without `kv_memory_bytes` the pool takes KV_SHARE of what is free after the weights, and never more than all
     requests could fill. Without `max_context` the context is the model's, or what the pool holds if that is less.
@@ -38,18 +38,19 @@ def memory(
             hint="lower it",
         )
     asked_context = config.max_context or model_context
-    room = max(0, machine.free_bytes - weight_bytes - OVERHEAD_BYTES)
-    budget = config.kv_memory_bytes if config.kv_memory_bytes is not None else int(room * KV_SHARE)
+    where, flag, hint = _words(config)
+    free_bytes = free_beside(weight_bytes, machine)
+    budget = config.kv_memory_bytes if config.kv_memory_bytes is not None else int(free_bytes * KV_SHARE)
     tokens = min(_tokens_within(budget, groups, config), config.max_requests * _rounded(asked_context, config))
     if tokens < asked_context and config.max_context is not None:
         raise ConfigError(
-            f"KV memory too small: it holds {tokens} tokens (--max-context asks for {asked_context})",
-            hint="lower --max-context, or give more memory with --kv-memory",
+            f"{where}KV memory too small: it holds {tokens} tokens ({flag} asks for {asked_context})",
+            hint=f"lower {flag}, or {hint}",
         )
     if tokens < 2 * config.block_size and config.kv_memory_bytes is not None:
         raise ConfigError(
-            f"KV memory too small: {budget >> 10} KiB holds {tokens} tokens (at least {2 * config.block_size})",
-            hint="give more with --kv-memory",
+            f"{where}KV memory too small: {budget >> 10} KiB holds {tokens} tokens (at least {2 * config.block_size})",
+            hint=hint,
         )
     if tokens < 2 * config.block_size:
         raise ConfigError(
@@ -59,6 +60,18 @@ def memory(
     blocks = tuple(_blocks(group, tokens, config) for group in groups)
     kv_bytes = sum(n * config.block_size * g.bytes_per_token for n, g in zip(blocks, groups, strict=True))
     return Memory(min(asked_context, tokens), blocks, kv_bytes)
+
+
+def free_beside(weight_bytes: int, machine: Machine) -> int:
+    """Memory that is free once the model is loaded."""
+    return max(0, machine.free_bytes - weight_bytes - OVERHEAD_BYTES)
+
+
+def _words(config: EngineConfig) -> tuple[str, str, str]:
+    """How a refusal names the endpoint, its context and what to do."""
+    if not config.endpoints:
+        return "", "--max-context", "give more memory with --kv-memory"
+    return f"endpoint {config.endpoints[0].names[0]}: ", "max_context", "give it more kv_memory"
 
 
 def _rounded(tokens: int, config: EngineConfig) -> int:

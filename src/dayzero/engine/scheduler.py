@@ -1,4 +1,4 @@
-"""Which tokens of which requests are computed in the next step.
+"""Which tokens of which requests of an endpoint are computed in the next step.
 
 There are no prefill or decode steps: each request wants `num_computed` to reach `num_tokens`, and a step gives it a
 span of that distance within a token budget.
@@ -10,21 +10,20 @@ span of that distance within a token budget.
        waits again (preemption by recompute). The best one can take from all others, so it always gets on.
     4. A waiting request whose next block is being computed right now by another waits for it, and holds up nobody.
 
-Knows no tensors, no text and no time but its clock. The unified view of spans is vLLM's (v1/core/sched/scheduler.py).
+Knows no tensors, no text, no clock and no other endpoint. Spans are a view of vLLM's (v1/core/sched/scheduler.py).
 """
 
 import math
-import time
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
-from dayzero.clock import Clock
 from dayzero.core.events import FinishReason, Logprob, RequestId, TokenEvent
 from dayzero.core.prefix import BlockKey, block_keys
-from dayzero.core.spec import EngineSpec
-from dayzero.engine.batch import Batch, Outcome, Span
+from dayzero.core.spec import EndpointSpec, EngineSpec
+from dayzero.engine.batch import Outcome, Span
+from dayzero.engine.binding import Binding
 from dayzero.engine.request import Request, RequestState
 from dayzero.errors import ConfigError
 from dayzero.kv.cache import BlockTable, KVCache
@@ -33,7 +32,10 @@ from dayzero.wire.messages import Load
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerLimits:
-    """Hard limits. `max_step_tokens` trades the gap between tokens (lower) against prompt throughput (higher)."""
+    """Hard limits of one endpoint.
+
+    max_step_tokens   in a step that other endpoints have a part of; lower: shorter gaps between tokens
+    """
 
     max_step_tokens: int
     max_requests: int
@@ -51,11 +53,11 @@ class SchedulerLimits:
             raise ConfigError("max_requests, max_context and max_waiting must be at least 1")
 
     @classmethod
-    def of(cls, spec: EngineSpec) -> Self:
+    def of(cls, endpoint: EndpointSpec, spec: EngineSpec) -> Self:
         return cls(
-            max_step_tokens=spec.max_step_tokens,
-            max_requests=spec.max_requests,
-            max_context=spec.max_context,
+            max_step_tokens=endpoint.max_step_tokens,
+            max_requests=endpoint.max_requests,
+            max_context=endpoint.max_context,
             eos_token_ids=frozenset(spec.eos_token_ids),
         )
 
@@ -93,16 +95,15 @@ class _Wait:
 
 
 class Scheduler:
-    """All requests of one engine.
+    """All requests of one endpoint.
 
     Invariants between calls: `_running` and `_waiting` are in (priority, arrival) order and hold together what
     `_requests` holds; only running requests hold blocks; every request added leaves with one terminal event.
     """
 
-    def __init__(self, limits: SchedulerLimits, cache: KVCache, clock: Clock) -> None:
+    def __init__(self, limits: SchedulerLimits, cache: KVCache) -> None:
         self.limits = limits
         self._cache = cache
-        self._clock = clock
         self._requests: dict[RequestId, Request] = {}
         self._bound: dict[RequestId, Request] = {}  # those with a constraint
         self._running: list[Request] = []
@@ -111,9 +112,6 @@ class Scheduler:
         self._next_deadline_s = math.inf  # no request's is earlier; its own request may have ended
         self._ended: list[TokenEvent] = []  # terminal events of `schedule`, delivered by the next `commit`
         self._arrivals = 0
-        self._step_started_s = 0.0
-        self._step_s = 0.0
-        self._steps = 0
         self._computed_tokens = 0
         self._prefix_hit_tokens = 0
         self._preemptions = 0
@@ -123,7 +121,13 @@ class Scheduler:
 
     @property
     def has_work(self) -> bool:
+        """Whether there is anything to compute or to say."""
         return bool(self._requests or self._ended)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether any request runs."""
+        return bool(self._running)
 
     @property
     def is_full(self) -> bool:
@@ -155,31 +159,24 @@ class Scheduler:
             self._cache.forget(request.block_keys[(len(request.prompt) + num_kept) // self._cache.block_size :])
         return event
 
-    def wait_for_masks(self, held_s: float, mask_s: float) -> None:
-        """Give masks some time, `held_s` and `mask_s` for each; who waits for one longer sits out the next step.
-
-        Nobody who runs waits for one that does not: its grammar may take long to build.
-        """
-        bindings = [
+    def bindings(self, *, of_running: bool) -> list[Binding]:
+        """Of the requests with a constraint; `of_running`: of those alone that run."""
+        return [
             request.binding
             for request in self._bound.values()
-            if request.binding is not None and not (self._running and request.state is not RequestState.RUNNING)
+            if request.binding is not None and not (of_running and request.state is not RequestState.RUNNING)
         ]
-        deadline_s = time.perf_counter() + held_s + mask_s * len(bindings)
-        for binding in bindings:
-            if not binding.wait(max(0.0, deadline_s - time.perf_counter())):
-                return
 
-    def schedule(self) -> Batch:
-        """The next step; may be empty. Side effects, in this order:
+    def schedule(self, max_tokens: int, now_s: float) -> list[Span]:
+        """The endpoint's part of the next step, at most `max_tokens`; may be empty. Side effects, in this order:
 
         end requests past their deadline -> reserve a block for each decode, preempting -> for each that catches up:
         admit those before it (match prefix, reserve blocks), then reserve its blocks, preempting.
         """
-        self._step_started_s = self._clock.now_s()
-        self._end_late(self._step_started_s)
+        assert max_tokens >= self.limits.max_requests, (max_tokens, self.limits.max_requests)
+        self._end_late(now_s)
         self._end_broken()
-        plan = _Plan(budget=self.limits.max_step_tokens)
+        plan = _Plan(budget=max_tokens)
         for request in self._serve_decodes(plan):
             self._admit_before(request, plan)
             if not plan.budget:
@@ -188,35 +185,32 @@ class Scheduler:
             if request.state is RequestState.RUNNING and not is_new:
                 self._catch_up(request, plan)
         self._admit_before(None, plan)
-        self._steps += 1
-        return Batch(self._steps, tuple(plan.spans.values()))
+        return list(plan.spans.values())
 
-    def commit(self, batch: Batch, outcomes: Sequence[Outcome]) -> list[TokenEvent]:
-        """What came of `batch`, and the events of `schedule`. A span whose request has ended meanwhile is dropped."""
+    def commit(self, spans: Sequence[Span], outcomes: Sequence[Outcome]) -> list[TokenEvent]:
+        """What came of `spans`, and the events of `schedule`. A span whose request has ended meanwhile is dropped."""
         events, self._ended = self._ended, []
         running = RequestState.RUNNING
-        for span, outcome in zip(batch.spans, outcomes, strict=True):
+        for span, outcome in zip(spans, outcomes, strict=True):
             request = span.request
             if request.state is not running or request.num_computed != span.start:
                 continue
             event = self._advance(request, span, outcome)
             if event is not None:
                 events.append(event)
-        self._step_s = self._clock.now_s() - self._step_started_s
         return events
 
     def load(self) -> Load:
+        """Its part of the engine's; steps are not counted here."""
         usage = self._cache.usage
         return Load(
             running=len(self._running),
             waiting=len(self._waiting),
             kv_blocks_used=usage.used_blocks,
             kv_blocks_total=usage.total_blocks,
-            steps=self._steps,
             computed_tokens=self._computed_tokens,
             prefix_hit_tokens=self._prefix_hit_tokens,
             preemptions=self._preemptions,
-            step_s=self._step_s,
         )
 
     def check(self) -> None:

@@ -282,7 +282,7 @@ class ProcessReplica:
         if self._lost is not None:
             return
         self._lost = ReplicaLost(reason)
-        self._load = msgspec.structs.replace(self._load, running=0, waiting=0, kv_blocks_used=0)
+        self._load = msgspec.structs.replace(self._load, running=0, waiting=0, kv_blocks_used=0, endpoints=())
         self._fail_start(InternalError(reason))
         for mailbox in self._mailboxes.values():
             mailbox.fail(ReplicaLost(reason))

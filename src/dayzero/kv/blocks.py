@@ -10,22 +10,30 @@ NULL_BLOCK: BlockId = 0  # never allocated: padding and table entries that left 
 
 
 class BlockPool:
-    """Blocks 1 .. num_blocks - 1 and how many holders each has.
+    """Blocks first .. first + num_blocks - 2 and how many holders each has.
 
     Invariant: a block is on the free list exactly if its count is 0; the null block is on neither side.
     """
 
-    def __init__(self, num_blocks: int, freed: Callable[[BlockId], None] | None = None) -> None:
-        """freed: told of each block that becomes free."""
+    def __init__(
+        self, num_blocks: int, freed: Callable[[BlockId], None] | None = None, *, first: BlockId = NULL_BLOCK + 1
+    ) -> None:
+        """
+        num_blocks   the null block included
+        freed        told of each block that becomes free
+        first        those before it are another pool's
+        """
         assert num_blocks >= 1, num_blocks
+        assert first > NULL_BLOCK, first
         self._freed = freed
-        self._counts = [0] * num_blocks
-        self._free = list(range(num_blocks - 1, NULL_BLOCK, -1))
+        self._first = first
+        self._counts = [0] * (first + num_blocks - 1)
+        self._free = list(range(first + num_blocks - 2, first - 1, -1))
 
     @property
     def num_blocks(self) -> int:
         """How many can be held at once: the null block does not count."""
-        return len(self._counts) - 1
+        return len(self._counts) - self._first
 
     @property
     def num_free(self) -> int:
@@ -67,7 +75,7 @@ class BlockPool:
         """Raise AssertionError if the invariant is broken."""
         free = set(self._free)
         assert len(free) == len(self._free), "a block is on the free list twice"
-        assert self._counts[NULL_BLOCK] == 0, "the null block is held"
-        expected = {block for block, count in enumerate(self._counts) if count == 0 and block != NULL_BLOCK}
+        assert not any(self._counts[: self._first]), "the null block, or a block of another pool, is held"
+        expected = {block for block, count in enumerate(self._counts) if count == 0 and block >= self._first}
         assert free == expected, (sorted(free), sorted(expected))
         assert min(self._counts) >= 0, self._counts

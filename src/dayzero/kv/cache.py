@@ -36,7 +36,7 @@ class Usage:
 
 
 class KVCache:
-    """The KV memory of one engine, in blocks.
+    """The KV memory of one endpoint, in blocks: a part of each group's store that is no other cache's.
 
     capacity_tokens    the longest request that fits alone
     max_span_tokens    the longest span that a request can always be given when it is alone: a span holds the window
@@ -51,9 +51,11 @@ class KVCache:
         block_size: int,
         prefix_cache: bool,
         freed: Callable[[int, BlockId], None] | None = None,
+        firsts: Sequence[BlockId] | None = None,
     ) -> None:
         """
         num_blocks   of each group, the null block included
+        firsts       the first block of each group; None: no other cache has a part of the store
         freed        told of each block that nobody holds or knows any more, with the index of its group
         """
         assert groups, "a model without cache groups"
@@ -62,8 +64,10 @@ class KVCache:
         self.block_size = block_size
         self.has_prefix_cache = prefix_cache
         self._caches = tuple(
-            PrefixCache(BlockPool(count, partial(freed, index) if freed else None))
-            for index, count in enumerate(num_blocks)
+            PrefixCache(BlockPool(count, partial(freed, index) if freed else None, first=first))
+            for index, (count, first) in enumerate(
+                zip(num_blocks, firsts or [NULL_BLOCK + 1] * len(groups), strict=True)
+            )
         )
         self._pairs = tuple(zip(self.groups, self._caches, strict=True))
         self._full = [cache for group, cache in self._pairs if group.kind is CacheKind.FULL]

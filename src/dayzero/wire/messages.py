@@ -19,7 +19,7 @@ from dayzero.core.events import RequestId, TokenEvent
 from dayzero.core.sampling import SamplingParams
 from dayzero.core.spec import EngineConfig, EngineSpec
 
-PROTOCOL_VERSION = 3
+PROTOCOL_VERSION = 4
 
 
 class Start(msgspec.Struct, frozen=True, tag="start"):
@@ -39,6 +39,7 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit"):
     choice      which of the `n` choices of one API request: part of the noise
     attempt     how often the collapse guard has retried: part of the noise
     constraint  what binds the output
+    endpoint    whose limits and memory it takes part in
     """
 
     request_id: RequestId
@@ -54,6 +55,7 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit"):
     choice: int = 0
     attempt: int = 0
     constraint: Constraint | None = None
+    endpoint: str = ""
 
 
 class Tokenizer(msgspec.Struct, frozen=True, tag="tokenizer"):
@@ -99,8 +101,21 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
     spec: EngineSpec
 
 
+class EndpointLoad(msgspec.Struct, frozen=True, array_like=True):
+    """An endpoint's part of it."""
+
+    running: int = 0
+    waiting: int = 0
+    kv_blocks_used: int = 0
+    kv_blocks_total: int = 0
+    preemptions: int = 0
+
+
 class Load(msgspec.Struct, frozen=True, array_like=True):
-    """The engine's state after a step, and counters since it started. Raw numbers: metrics are made in the gateway."""
+    """The engine's state after a step, and counters since it started. Raw numbers: metrics are made in the gateway.
+
+    endpoints   in the order of `EngineSpec.all_endpoints`; none: it has not stepped yet
+    """
 
     running: int = 0
     waiting: int = 0
@@ -111,6 +126,7 @@ class Load(msgspec.Struct, frozen=True, array_like=True):
     prefix_hit_tokens: int = 0
     preemptions: int = 0
     step_s: float = 0.0  # duration of the last step
+    endpoints: tuple[EndpointLoad, ...] = ()
 
 
 class StepReport(msgspec.Struct, frozen=True, tag="step"):
