@@ -1,6 +1,7 @@
 """What binds the answers to a request that offers tools, or says what its answers shall be. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -10,6 +11,7 @@ from dayzero.grammar.format import Format
 from dayzero.grammar.lark import Lark
 from dayzero.grammar.shapes.messages import Messages
 from dayzero.grammar.tools import ANY_ARGUMENTS, CallMode, Tool
+from dayzero.grammar.void import without_void
 from dayzero.grammar.wanted import Wanted
 
 
@@ -63,7 +65,10 @@ def answer_constraint(
         return Constraint(grammar=bound_alone, banned=banned)
     banned = _without(banned, eos_token_ids)
     is_strict = any(tool.strict for tool in tools)
-    bound = tools if mode != "auto" else [one if one.strict else Tool(one.name, ANY_ARGUMENTS) for one in tools]
+    bound = [
+        replace(one, parameters=without_void(one.parameters) if mode != "auto" or one.strict else ANY_ARGUMENTS)
+        for one in tools
+    ]
     grammar = grammar_for(format, bound, parallel=parallel, token_ids=marks, eos_token_ids=eos_token_ids)
     if mode != "auto":
         return Constraint(grammar=grammar.calls(starts_in_reasoning=starts_in_reasoning), banned=banned)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from dayzero.errors import RequestError
 from dayzero.grammar.lark import Lark
+from dayzero.grammar.void import without_void
 
 MAX_SCHEMA_DEPTH = 32
 MAX_VALUES = 5000  # of an enum, or choices
@@ -25,7 +26,7 @@ class JsonWanted:
     schema: Mapping[str, object]
 
     def body(self, lark: Lark) -> str:
-        return lark.schema(self.schema)
+        return lark.schema(without_void(self.schema))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,106 @@
+"""What constrains nothing is not refused, and is told from a property of the same name."""
+
+from typing import Any
+
+import pytest
+
+from dayzero.grammar.answer_constraint import answer_constraint, plain_constraint
+from dayzero.grammar.formats.registry import FORMATS
+from dayzero.grammar.matcher import TokenTable
+from dayzero.grammar.tools import Tool
+from dayzero.grammar.void import without_void
+from dayzero.grammar.wanted import JsonWanted
+from tests.gateway.stand import EOS, SPEC, byte_tokenizer
+
+OBJECT = {"type": "object", "properties": {"a": {"type": "integer"}}}
+VOID: list[dict[str, Any]] = [
+    {"uniqueItems": False},
+    {"minItems": 0},
+    {"minLength": 0},
+    {"minProperties": 0},
+    {"contains": {"type": "integer"}, "minContains": 0},
+    {"minContains": 2},
+    {"maxContains": 2},
+    {"unevaluatedItems": True},
+    {"unevaluatedProperties": {"description": "anything"}},
+    {"propertyNames": {"type": "string"}},
+    {"additionalItems": False},
+    {"patternProperties": {}},
+    {"dependentRequired": {"a": []}},
+    {"dependentSchemas": {"a": True}},
+    {"dependencies": {"a": [], "b": {}}},
+    {"prefixItems": []},
+    {"allOf": [{}, True]},
+    {"anyOf": [{"type": "string"}, {}]},
+    {"not": False},
+    {"if": {"type": "object"}},
+    {"if": {"type": "object"}, "then": {}},
+    {"then": {"type": "string"}},
+    {"else": False},
+    {"$dynamicAnchor": "x"},
+    {"$recursiveAnchor": True},
+]
+SAYS_SOMETHING: list[dict[str, Any]] = [
+    {"uniqueItems": True},
+    {"minItems": 1},
+    {"contains": {"type": "integer"}},
+    {"contains": {}, "minContains": 0, "maxContains": 3},
+    {"unevaluatedProperties": False},
+    {"propertyNames": {"maxLength": 3}},
+    {"items": [True], "additionalItems": False},
+    {"dependentRequired": {"a": ["b"]}},
+    {"dependencies": {"a": ["b"]}},
+    {"prefixItems": [{"type": "string"}]},
+    {"allOf": [{}, {"type": "string"}]},
+    {"oneOf": [True, True]},
+    {"not": {}},
+    {"if": {"type": "object"}, "then": False},
+    {"additionalProperties": True},
+]
+
+
+def fault(grammar: str) -> str | None:
+    return TokenTable(byte_tokenizer().to_json(), SPEC.vocab_size, SPEC.eos_token_ids).fault(grammar)
+
+
+@pytest.mark.parametrize("keywords", VOID, ids=str)
+def test_a_keyword_that_constrains_nothing_is_dropped_wherever_a_schema_stands(keywords: dict[str, Any]) -> None:
+    assert without_void({**OBJECT, **keywords}) == OBJECT
+    within = {
+        "properties": {"b": {"items": {**OBJECT, **keywords}}},
+        "$defs": {"c": {"anyOf": [{"not": {}}, keywords]}},
+    }
+    assert without_void(within)["properties"] == {"b": {"items": OBJECT}}
+
+
+@pytest.mark.parametrize("keywords", SAYS_SOMETHING, ids=str)
+def test_a_keyword_that_constrains_something_stays(keywords: dict[str, Any]) -> None:
+    assert without_void(keywords) == keywords
+
+
+def test_names_of_properties_and_data_are_no_keywords() -> None:
+    schema = {
+        "properties": {"uniqueItems": False, "not": False, "minItems": True, "allOf": {"type": "array"}},
+        "const": {"uniqueItems": False},
+        "enum": [{"not": False}],
+        "default": {"minItems": 0},
+        "required": ["not"],
+    }
+    assert without_void(schema) == schema
+
+
+@pytest.mark.parametrize("keywords", VOID, ids=str)
+def test_neither_an_output_nor_the_arguments_of_a_call_are_refused_for_one(keywords: dict[str, Any]) -> None:
+    schema = {**OBJECT, **keywords}
+    assert fault(plain_constraint(JsonWanted(schema)).grammar) is None
+    for name in ("hermes", "glm", "gemma-4"):
+        bound = answer_constraint(
+            FORMATS[name],
+            [Tool("f", schema, strict=True)],
+            mode="required",
+            parallel=True,
+            starts_in_reasoning=False,
+            token_ids={},
+            eos_token_ids=(EOS,),
+        )
+        assert fault(bound.grammar) is None
