@@ -280,15 +280,20 @@ def test_the_declined_fields_and_their_neutral_values_are_those_of_the_views():
     for label, rules in rules_of.items():
         found = re.search(rf"- {label}: (.*?)\.(?: |$)", page)
         assert found, label
-        entries = re.findall(r"`(\w+)`(?: \(([^)]*)\))?", found[1])
+        entries = re.findall(r"`([\w.]+)`(?: \(([^)]*)\))?", found[1])
         told = {name: [json.loads(value) for value in quoted(values)] for name, values in entries}
         assert told == {name: list(values) for name, values in rules.neutral.items()}
-    silent = re.search(r"Accepted in silence.*?: (.*?)\. ", page)
-    assert silent
-    assert set(quoted(silent[1])) == chat.RULES.harmless == completions.RULES.harmless == responses.RULES.harmless
-    in_messages = re.search(r"In messages: (.*?)\. ", page)
-    assert in_messages
-    assert set(quoted(in_messages[1])) == messages.RULES.harmless
+    common = chat.RULES.harmless & completions.RULES.harmless & responses.RULES.harmless
+    assert without_effect(page, "with `--strict` too") == common == completions.RULES.harmless
+    assert without_effect(page, "In chat") == chat.RULES.harmless - common
+    assert without_effect(page, "In responses") == responses.RULES.harmless - common
+    assert without_effect(page, "In messages") == messages.RULES.harmless
+
+
+def without_effect(page, label):
+    found = re.search(rf"{label}: (.*?)\. ", page)
+    assert found, label
+    return set(quoted(found[1]))
 
 
 def test_the_limits_are_those_of_the_configuration():

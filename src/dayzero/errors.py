@@ -82,7 +82,7 @@ class ContextTooLong(RequestError):
         super().__init__(
             f"context too long: {prompt_tokens} prompt tokens + {max_tokens} to generate (limit: {limit})",
             param=param,
-            hint="shorten the prompt, lower max_tokens, or serve with a larger --max-context",
+            hint="shorten the prompt, ask for fewer tokens, or serve with a larger --max-context",
         )
 
 

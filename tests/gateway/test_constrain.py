@@ -125,7 +125,7 @@ def test_a_strict_tool_is_bound_although_nothing_need_be_called() -> None:
         ({"guided_regex": "(?=a)"}, "guided_regex", "look-ahead"),
         ({"guided_grammar": "start: start"}, "guided_grammar", ""),
         ({"guided_grammar": "root ::= ((("}, "guided_grammar", "does not parse"),
-        ({"tools": [UNIQUE], "tool_choice": "required"}, "tools", "uniqueItems"),
+        ({"tools": [UNIQUE], "tool_choice": "required"}, "tools[0].function.parameters", "uniqueItems"),
     ],
 )
 def test_what_cannot_be_enforced_is_refused_before_any_engine_sees_it(

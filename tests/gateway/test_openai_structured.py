@@ -88,4 +88,4 @@ def test_a_schema_that_cannot_be_enforced_is_the_callers_error(client: openai.Op
             messages=[{"role": "user", "content": "hi"}],
             response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": schema}},
         )
-    assert (caught.value.code, caught.value.param) == ("invalid_schema", "response_format")
+    assert (caught.value.code, caught.value.param) == ("invalid_schema", "response_format.json_schema.schema")

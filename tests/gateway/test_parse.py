@@ -90,7 +90,75 @@ def test_null_is_the_same_as_absent() -> None:
 
 def test_fields_without_effect_are_named() -> None:
     _, ignored = parse(b'{"name": "x", "user": "me", "colour": 1, "bad name": 2}')
-    assert ignored == ["colour", "?"]
+    assert ignored == ["user", "colour", "?"]
+
+
+class Inner(msgspec.Struct, frozen=True, kw_only=True):
+    size: int | None = None
+    inner: "Inner | None" = None
+
+
+class Outer(msgspec.Struct, frozen=True, kw_only=True):
+    one: str | Inner | None = None
+    many: list[Inner] | None = None
+    shaped: list[dict[str, Any]] | None = None
+    free: dict[str, Any] | None = None
+
+
+NESTED = FieldRules(
+    neutral={"many[].colour": ("none",)},
+    harmless=frozenset({"shaped[].label"}),
+    instead={"many[].colour": "paint it"},
+    shapes={"shaped": list[Inner]},
+)
+
+
+def nested(body: Any, *, strict: bool = False) -> list[str]:
+    return to_struct(body, Outer, NESTED, strict=strict)[1]
+
+
+@pytest.mark.parametrize(
+    ("body", "ignored"),
+    [
+        ({"one": {"a": 1, "inner": {"size": 3, "b": 2}}}, ["one.a", "one.inner.b"]),
+        ({"one": "a", "free": {"a": 1}}, []),
+        ({"many": [{}, {"a": None, "b": 1, "x y": 2}]}, ["many[1].b", "many[1].?"]),
+        ({"many": [{"colour": "none"}]}, []),
+        (
+            {"shaped": [{"size": 1, "label": "x"}, {"inner": {"size": 2, "a": 3}}]},
+            ["shaped[0].label", "shaped[1].inner.a"],
+        ),
+    ],
+)
+def test_fields_within_fields_are_treated_as_those_at_the_top(body: dict[str, Any], ignored: list[str]) -> None:
+    assert nested(body) == ignored
+
+
+def test_strict_mode_knows_fields_within_fields() -> None:
+    assert nested({"shaped": [{"label": "x"}]}, strict=True) == ["shaped[0].label"]
+    with pytest.raises(RequestError, match="unknown field") as caught:
+        nested({"many": [{}, {"a": 1}]}, strict=True)
+    assert caught.value.param == "many[1].a"
+
+
+def test_what_is_refused_says_what_to_do_instead() -> None:
+    with pytest.raises(UnsupportedParameter) as caught:
+        nested({"many": [{"colour": "red"}]})
+    assert (caught.value.param, caught.value.hint) == ("many[0].colour", "paint it")
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"shaped": [{}, {"size": "x"}]}, "shaped[1].size"),
+        ({"shaped": {}}, "shaped"),
+        ({"one": {"inner": {"size": 1.5}}}, "one.inner.size"),
+    ],
+)
+def test_a_wrong_type_within_a_field_names_its_place(body: dict[str, Any], param: str) -> None:
+    with pytest.raises(RequestError) as caught:
+        nested(body)
+    assert caught.value.param == param
 
 
 def test_fields_without_effect_are_refused_in_strict_mode() -> None:

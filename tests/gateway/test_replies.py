@@ -57,7 +57,6 @@ def test_the_field_at_fault_begins_the_message_under_the_name_that_the_client_kn
         ("tools[3].function.parameters.items", "tools[3].input_schema.items"),
         ("tools[3].function.name", "tools[3].name"),
         ("stop", "stop_sequences"),
-        ("response_format", "output_config.format"),
         ("messages", "messages"),
     ):
         assert told(RequestError("wrong", param=ours, hint="mend it"))[1].error.message == f"{theirs}: wrong; mend it"

@@ -26,8 +26,12 @@ def test_by_default_an_output_is_any_text(fields: dict[str, Any]) -> None:
     ("fields", "wanted", "param"),
     [
         ({FORMAT: {"type": "json_object"}}, ANY_OBJECT, FORMAT),
-        ({FORMAT: {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}}, JsonWanted(SCHEMA), FORMAT),
-        ({FORMAT: {"type": "json_object", "schema": SCHEMA}}, JsonWanted(SCHEMA), FORMAT),
+        (
+            {FORMAT: {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}},
+            JsonWanted(SCHEMA),
+            f"{FORMAT}.json_schema.schema",
+        ),
+        ({FORMAT: {"type": "json_object", "schema": SCHEMA}}, JsonWanted(SCHEMA), f"{FORMAT}.schema"),
         ({OUTPUTS: {"json": SCHEMA}}, JsonWanted(SCHEMA), f"{OUTPUTS}.json"),
         ({OUTPUTS: {"json": '{"type": "null"}'}}, JsonWanted({"type": "null"}), f"{OUTPUTS}.json"),
         ({OUTPUTS: {"json_object": True, "regex": None}}, ANY_OBJECT, OUTPUTS),
@@ -55,11 +59,15 @@ def deep(levels: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("fields", "param", "said"),
     [
-        ({FORMAT: {"type": "json_schema"}}, FORMAT, "no schema"),
-        ({FORMAT: {"type": "json_schema", "json_schema": {"schema": 5}}}, FORMAT, "not a schema"),
+        ({FORMAT: {"type": "json_schema"}}, f"{FORMAT}.json_schema.schema", "no schema"),
+        (
+            {FORMAT: {"type": "json_schema", "json_schema": {"schema": 5}}},
+            f"{FORMAT}.json_schema.schema",
+            "not a schema",
+        ),
         ({FORMAT: {"type": "yaml"}}, f"{FORMAT}.type", "unknown type"),
         ({FORMAT: {}}, f"{FORMAT}.type", "unknown type"),
-        ({FORMAT: {"type": "structural_tag"}}, FORMAT, "not supported"),
+        ({FORMAT: {"type": "structural_tag"}}, f"{FORMAT}.type", "not supported"),
         ({OUTPUTS: {}}, OUTPUTS, "0 kinds"),
         ({OUTPUTS: {"json": SCHEMA, "regex": "a"}}, OUTPUTS, "2 kinds"),
         ({OUTPUTS: {"json": ""}}, f"{OUTPUTS}.json", "not JSON"),

@@ -1,16 +1,19 @@
 """From what a request wants of its outputs to what binds them: one place for all views, through one gate."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from dayzero.core import constraint as rules
 from dayzero.core.constraint import Constraint
 from dayzero.core.sampling import SamplingParams
 from dayzero.core.spec import EngineSpec
+from dayzero.errors import RequestError
 from dayzero.gateway.reading import Reading
 from dayzero.gateway.structured import Structured
 from dayzero.gateway.tools import ToolUse
 from dayzero.grammar.answer_constraint import answer_constraint, plain_constraint
+from dayzero.grammar.gate import GrammarTooDear
 from dayzero.grammar.wanted import GrammarWanted, Wanted, check_schema
 
 _NO_TOOLS = ToolUse()
@@ -24,6 +27,13 @@ class GrammarGate(Protocol):
     async def lark_of(self, grammar: str, param: str) -> str: ...
 
     async def close(self) -> None: ...
+
+
+def bound_by(structured: Structured | None, use: ToolUse = _NO_TOOLS) -> str | None:
+    """The field that binds outputs; of several, one. None: none does."""
+    if structured is not None:
+        return structured.param
+    return use.tools[0].place if len(use.tools) == 1 else "tools" if use.tools else None
 
 
 class Constrainer:
@@ -50,19 +60,39 @@ class Constrainer:
         if structured is None and not use.tools:
             return None
         wanted = None if structured is None else await self._checked(structured)
-        bound = self._bound(wanted, use, reading)
-        if bound.grammar:
-            await self._gate.check(bound.grammar, "tools" if structured is None else structured.param)
+        try:
+            bound = await self._tried(wanted, use, reading)
+        except GrammarTooDear:
+            raise  # so might be what follows
+        except RequestError as error:
+            raise await self._with_place(error, use, reading) from None
         for one in params:
             rules.check(bound, one, self._spec.vocab_size)
         return bound
 
+    async def _tried(self, wanted: Wanted | None, use: ToolUse, reading: Reading | None) -> Constraint:
+        bound = self._bound(wanted, use, reading)
+        if bound.grammar:
+            await self._gate.check(bound.grammar, "tools")
+        return bound
+
+    async def _with_place(self, error: RequestError, use: ToolUse, reading: Reading | None) -> RequestError:
+        """An error of all tools together, as that of the first that is wrong by itself, if one is."""
+        for tool in use.tools if error.param == "tools" else ():
+            try:
+                await self._tried(None, replace(use, tools=(tool,), parallel=False), reading)
+            except RequestError as found:
+                if not isinstance(found, GrammarTooDear):
+                    found.param = tool.place
+                    return found
+        return error
+
     def _bound(self, wanted: Wanted | None, use: ToolUse, reading: Reading | None) -> Constraint:
         if reading is None:
             return Constraint() if wanted is None else plain_constraint(wanted)
-        for number, tool in enumerate(use.tools):
+        for tool in use.tools:
             if use.must_call or tool.strict:
-                check_schema(tool.parameters, f"tools[{number}].function.parameters")
+                check_schema(tool.parameters, tool.place)
         return answer_constraint(
             reading.bound_format,
             use.tools,

@@ -46,8 +46,8 @@ class UnsupportedParameter(RequestError):
 
     code = "unsupported_parameter"
 
-    def __init__(self, param: str) -> None:
-        super().__init__(f"not supported: {param}", param=param, hint="leave it out")
+    def __init__(self, param: str, *, hint: str | None = None) -> None:
+        super().__init__(f"not supported: {param}", param=param, hint=hint or "leave it out")
 
 
 class DeadlinePassed(DayzeroError):

@@ -18,15 +18,63 @@ from dayzero.gateway.guard import Mode
 
 _SEED_LOW = -(2**63)
 
-# Fields of every text API that have no place in the struct; what the two kinds mean: see `parse.FieldRules`.
+# Fields of chat and completions that have no place in the struct; what the kinds mean: see `parse.FieldRules`.
 NEUTRAL: Mapping[str, tuple[object, ...]] = {
     "allowed_token_ids": (),
     "bad_words": ([],),
+    "dry_multiplier": (0,),
+    "dynatemp_range": (0,),
+    "ebnf": (),
+    "grammar": ("",),
+    "guided_whitespace_pattern": (),
+    "json_schema": (),
+    "logits_processors": ([],),
+    "lora": ([],),
+    "lora_path": (),
+    "mirostat": (0,),
+    "n_predict": (-1,),
+    "n_probs": (0,),
     "prompt_logprobs": (),
+    "regex": (),
+    "repeat_penalty": (1,),
+    "repetition_detection": (),
+    "return_tokens_as_token_ids": (False,),
+    "samplers": ([],),
+    "structural_tag": (),
+    "tfs_z": (1,),
+    "top_n_sigma": (-1,),
     "truncate_prompt_tokens": (),
+    "typical_p": (1,),
+    "use_beam_search": (False,),
+    "xtc_probability": (0,),
+}
+INSTEAD: Mapping[str, str] = {
+    "allowed_token_ids": "send logit_bias, or structured_outputs",
+    "bad_words": "send logit_bias",
+    "ebnf": "send structured_outputs.grammar",
+    "grammar": "send structured_outputs.grammar",
+    "guided_whitespace_pattern": "leave it out: white space is bounded",
+    "json_schema": "send response_format, or structured_outputs.json",
+    "lora": "serve the model with it merged",
+    "lora_path": "serve the model with it merged",
+    "n_predict": "send max_tokens",
+    "n_probs": "send logprobs",
+    "prompt_logprobs": "send echo and logprobs to /v1/completions",
+    "regex": "send structured_outputs.regex",
+    "repeat_penalty": "send repetition_penalty",
+    "repetition_detection": "send collapse_guard",
+    "return_tokens_as_token_ids": "send return_token_ids",
+    "structural_tag": "send tools, or structured_outputs",
+    "truncate_prompt_tokens": "shorten the prompt",
+    "use_beam_search": "send n",
 }
 HARMLESS = frozenset(
     {
+        "cache_prompt",
+        "guided_decoding_backend",
+        "id_slot",
+        "kv_transfer_params",
+        "length_penalty",
         "metadata",
         "moderation",
         "prediction",
@@ -37,8 +85,14 @@ HARMLESS = frozenset(
         "safety_identifier",
         "service_tier",
         "session_id",
+        "spaces_between_special_tokens",
         "store",
+        "stream_options.continuous_usage_stats",
+        "stream_options.include_obfuscation",
+        "timings_per_token",
         "user",
+        "verbosity",
+        "vllm_xargs",
     }
 )
 

@@ -2,9 +2,11 @@
 
 import asyncio
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from starlette.types import Receive
@@ -13,24 +15,32 @@ from dayzero.errors import RequestError
 from dayzero.gateway.errors import BodyTooSlow, ClientGone, UnsupportedParameter
 
 T = TypeVar("T", bound=msgspec.Struct)
+R = TypeVar("R")
 
 _PLACE = re.compile(r" - at (?:`key` in )?`\$\.?([^`]*)`$")
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_NUMBER = re.compile(r"\[\d+\]")
 MAX_INTEGER_BITS = 64
 _MAX_NAMES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class FieldRules:
-    """Which fields that are not in a request's struct mean something.
+    """What fields mean that are not in a request's struct, and what is within those that are.
+
+    A field within another is named by its path: `stream_options.include_obfuscation`, `tools[].cache_control`.
 
     neutral    known, with a meaning that we cannot honour, unless the value is one of these, which ask for nothing
-    harmless   known, and without effect on what is generated: accepted in silence
+    instead    what to do instead of sending one of them
+    harmless   known, and without effect on what is generated: ignored even in strict mode
+    shapes     of fields that are plain JSON in the struct: their types, and what may be within them
     """
 
     neutral: Mapping[str, tuple[object, ...]]
     harmless: frozenset[str] = frozenset()
+    instead: Mapping[str, str] = field(default_factory=dict)
+    shapes: Mapping[str, Any] = field(default_factory=dict)
 
 
 async def read_body(receive: Receive, *, within_s: float) -> bytes:
@@ -66,23 +76,86 @@ def parse_object(body: bytes, *, max_depth: int, max_containers: int) -> dict[st
 
 
 def to_struct(fields: dict[str, Any], kind: type[T], rules: FieldRules, *, strict: bool) -> tuple[T, list[str]]:
-    """The typed request, and the names of the fields that have no effect. In strict mode there must be none."""
-    known = {field.encode_name for field in msgspec.structs.fields(kind)}
-    for name, neutral in rules.neutral.items():
-        if name in fields and fields[name] not in neutral:
-            raise UnsupportedParameter(name)
-    unknown = [name for name in fields if not (name in known or name in rules.neutral or name in rules.harmless)]
-    names = [name if _PLAIN_NAME.fullmatch(name) else "?" for name in unknown[:_MAX_NAMES]]
-    if strict and unknown:
-        raise RequestError(f"unknown field: {', '.join(names)}", param=names[0], hint="leave it out")
+    """The typed request, and the names of the fields that have no effect. In strict mode all of them must be known."""
+    known = {**_types_of(kind), **rules.shapes}
+    ignored: list[str] = []
+    for path, value in _beside(fields, known, ""):
+        name = _NUMBER.sub("[]", path)
+        if name in rules.neutral:
+            if value not in rules.neutral[name]:
+                raise UnsupportedParameter(path, hint=rules.instead.get(name))
+            continue
+        if strict and name not in rules.harmless:
+            raise RequestError(f"unknown field: {path}", param=path, hint="leave it out")
+        ignored.append(path)
+    request = _converted(fields, kind)
+    for name, shape in rules.shapes.items():
+        if name in fields:
+            _converted(fields[name], shape, within=name)
+    return request, ignored[:_MAX_NAMES]
+
+
+def _beside(value: Mapping[str, Any], known: Mapping[str, Any], place: str) -> Iterator[tuple[str, object]]:
+    """Path and value of each field that its object has no place for. null is the same as absent."""
+    for name, inner in value.items():
+        if inner is None:
+            continue
+        path = f"{place}.{_plain(name)}" if place else _plain(name)
+        if name not in known:
+            yield path, inner
+        elif isinstance(inner, dict | list):
+            yield from _beside_in(inner, known[name], path)
+
+
+def _beside_in(value: object, kind: Any, place: str) -> Iterator[tuple[str, object]]:
+    if isinstance(value, dict) and _is_struct(kind):
+        yield from _beside(value, _types_of(kind), place)
+    elif isinstance(value, list) and get_origin(kind) is list and _has_struct(kind):
+        (item,) = get_args(kind)
+        for number, inner in enumerate(value):
+            yield from _beside_in(inner, item, f"{place}[{number}]")
+    elif get_origin(kind) in (Union, UnionType):
+        for one in get_args(kind):
+            yield from _beside_in(value, one, place)
+
+
+@cache
+def _types_of(kind: type[msgspec.Struct]) -> Mapping[str, Any]:
+    """Of a struct's fields, by their names in JSON."""
+    return {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+
+
+@cache
+def _has_struct(kind: Any) -> bool:
+    return _is_struct(kind) or any(_has_struct(one) for one in get_args(kind))
+
+
+def _is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _plain(name: str) -> str:
+    """A name that may stand in a header and a log."""
+    return name if _PLAIN_NAME.fullmatch(name) else "?"
+
+
+def _converted(value: object, kind: type[R], *, within: str = "") -> R:
+    """Raises RequestError, naming the field."""
     try:
-        return msgspec.convert(fields, kind, str_keys=True), names
+        return msgspec.convert(value, kind, str_keys=True)
     except msgspec.ValidationError as error:
         message = str(error)
         place = _PLACE.search(message)
         param = place[1].split("[...]")[0].split(".")[0] if place and "[...]" in place[1] else place and place[1]
+        param = param or _missing_field(message)
         what = _PLACE.sub("", message)
-        raise RequestError(f"{what[:1].lower()}{what[1:]}", param=param or _missing_field(message)) from None
+        raise RequestError(f"{what[:1].lower()}{what[1:]}", param=_joined(within, param)) from None
+
+
+def _joined(within: str, param: str | None) -> str | None:
+    if not within or not param:
+        return within or param
+    return f"{within}{param}" if param.startswith("[") else f"{within}.{param}"
 
 
 def _num_containers(body: bytes, limit: int) -> int:

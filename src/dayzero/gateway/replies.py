@@ -28,7 +28,6 @@ _KIND_BY_STATUS = {
 # What Anthropic calls the fields that chat completions name in an error.
 _FIELDS = {
     "stop": "stop_sequences",
-    "response_format": "output_config.format",
     "chat_template_kwargs.reasoning_effort": "output_config.effort",
 }
 

@@ -66,6 +66,7 @@ class StreamRules:
     score_end        the end-of-sequence token has a log-prob too, though it is no text: completions, not chat
     show_stop        the stop string, and the text of a stop token, are part of the output
     reading          what is reasoning and what is a call; None: all of it is text. No stop string ends reasoning
+    bound_by         the field that outputs are bound by, for the error if they cannot be
     """
 
     stops: tuple[str, ...] = ()
@@ -74,6 +75,7 @@ class StreamRules:
     scored: bool = False
     score_end: bool = False
     reading: Reading | None = None
+    bound_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ class ChoiceStream:
     def push(self, event: TokenEvent) -> Delta | None:
         """What the event brings to show, or None. Raises what the engine says went wrong."""
         if event.finish in _FAILURES:
-            raise _failure(event)
+            raise _failure(event, self._rules)
         if event.cached_tokens is not None:
             self.cached_tokens = event.cached_tokens
         echo = self._take_echo(event)
@@ -292,11 +294,12 @@ class _EchoDelta:
 _FAILURES = frozenset({FinishReason.ERROR, FinishReason.GRAMMAR, FinishReason.TIMEOUT, FinishReason.ABORT})
 
 
-def _failure(event: TokenEvent) -> Exception:
+def _failure(event: TokenEvent, rules: StreamRules) -> Exception:
     if event.finish is FinishReason.TIMEOUT:
         return DeadlinePassed("the request took longer than it may")
     if event.finish is FinishReason.GRAMMAR:
-        return RequestError(event.error or "the grammar cannot be followed", code="invalid_schema")
+        told = event.error or "the grammar cannot be followed"
+        return RequestError(told, param=rules.bound_by, code="invalid_schema")
     if event.finish is FinishReason.ABORT:
         return InternalError("the engine ended a request that nobody had left")
     return InternalError(event.error or "the engine could not go on")

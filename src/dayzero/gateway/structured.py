@@ -35,6 +35,26 @@ _NEUTRAL: Mapping[str, tuple[object, ...]] = {
 }
 
 
+class JsonSchemaFormat(msgspec.Struct, frozen=True, kw_only=True):
+    """`response_format.json_schema`; `strict` makes no difference: what a schema says is enforced."""
+
+    name: str | None = None
+    description: str | None = None
+    schema: Any = None
+    strict: bool | None = None
+
+
+class ResponseFormat(msgspec.Struct, frozen=True, kw_only=True):
+    """`response_format`. `schema`: llama.cpp's, beside the type json_object."""
+
+    type: str | None = None
+    json_schema: JsonSchemaFormat | None = None
+    schema: Any = None
+
+
+FORMAT_SHAPES: Mapping[str, Any] = {"response_format": ResponseFormat}
+
+
 @dataclass(frozen=True, slots=True)
 class Structured:
     """What the text of an answer shall be, and the field that says so.
@@ -68,6 +88,11 @@ def structured_of(fields: GenerationFields, limits: Limits) -> Structured | None
     return found[0] if found else None
 
 
+def json_of(schema: object, limits: Limits, param: str) -> Structured:
+    """JSON that fits a schema, which may be the text of one. RequestError names `param`."""
+    return Structured(_json(schema, limits, param), param)
+
+
 def json_output(fields: GenerationFields, structured: Structured | None, *, calls: bool = False) -> JsonOutput:
     """What of the answers is JSON."""
     return JsonOutput(
@@ -83,14 +108,17 @@ def _of_response_format(response_format: Mapping[str, Any] | None, limits: Limit
     match response_format:
         case None | {"type": "text"}:
             return None
-        case {"type": "json_object", "schema": schema} | {"type": "json_schema", "json_schema": {"schema": schema}}:
-            return Structured(_json(schema, limits, param), param)
+        case {"type": "json_object", "schema": dict() | str() as schema}:
+            return json_of(schema, limits, f"{param}.schema")
         case {"type": "json_object"}:
             return Structured(ANY_OBJECT, param)
+        case {"type": "json_schema", "json_schema": {"schema": schema}} if schema is not None:
+            return json_of(schema, limits, f"{param}.json_schema.schema")
         case {"type": "json_schema"}:
-            raise RequestError("no schema", param=param, hint='send {"json_schema": {"name": ..., "schema": {...}}}')
+            hint = 'send {"type": "json_schema", "json_schema": {"name": ..., "schema": {...}}}'
+            raise RequestError("no schema", param=f"{param}.json_schema.schema", hint=hint)
         case {"type": "structural_tag"}:
-            raise UnsupportedParameter(param)
+            raise UnsupportedParameter(f"{param}.type", hint="send tools, or structured_outputs")
         case _:
             raise RequestError("unknown type", param=f"{param}.type", hint="known: text, json_object, json_schema")
 
@@ -145,7 +173,6 @@ def _of_kind(kind: str, value: object, limits: Limits, param: str) -> Wanted:
 
 
 def _json(schema: object, limits: Limits, param: str) -> JsonWanted:
-    """A schema, or the text of one."""
     if isinstance(schema, str):
         _check_size(len(schema.encode()), limits, param)
         try:
@@ -153,7 +180,7 @@ def _json(schema: object, limits: Limits, param: str) -> JsonWanted:
         except (msgspec.DecodeError, RecursionError):
             raise RequestError("not JSON", param=param, code="invalid_schema") from None
     if not isinstance(schema, dict):
-        raise RequestError("not a schema", param=param, code="invalid_schema", hint="send a JSON Schema as an object")
+        raise RequestError("not a schema", param=param, code="invalid_schema", hint="send a JSON Schema, an object")
     check_schema(schema, param)
     _check_size(len(msgspec.json.encode(schema)), limits, param)
     return JsonWanted(schema)

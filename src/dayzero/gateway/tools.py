@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -11,6 +12,40 @@ from dayzero.gateway.config import Limits
 from dayzero.grammar.tools import ANY_ARGUMENTS, CallMode, Tool
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+class Function(msgspec.Struct, frozen=True, kw_only=True):
+    """`tools[].function`."""
+
+    name: str | None = None
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class FunctionTool(msgspec.Struct, frozen=True, kw_only=True):
+    """`tools[]`."""
+
+    type: str | None = None
+    function: Function | None = None
+
+
+class AllowedTools(msgspec.Struct, frozen=True, kw_only=True):
+    """`tool_choice.allowed_tools`."""
+
+    mode: str | None = None
+    tools: list[FunctionTool] | None = None
+
+
+class ToolChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """`tool_choice`, where it is no word."""
+
+    type: str | None = None
+    function: Function | None = None
+    allowed_tools: AllowedTools | None = None
+
+
+TOOL_SHAPES: Mapping[str, Any] = {"tools": list[FunctionTool], "tool_choice": str | ToolChoice}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +119,7 @@ def _tool(tool: Mapping[str, object], where: str, limits: Limits) -> Tool:
         raise RequestError(
             f"schema too large (limit: {limits.schema_bytes} bytes)", param=f"{where}.function.parameters"
         )
-    return Tool(name, parameters, strict=bool(function.get("strict")))
+    return Tool(name, parameters, strict=bool(function.get("strict")), place=f"{where}.function.parameters")
 
 
 def _choice(choice: str | Mapping[str, object] | None) -> tuple[CallMode, list[str]]:

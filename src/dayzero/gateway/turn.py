@@ -14,6 +14,7 @@ from dayzero.core.constraint import Constraint
 from dayzero.core.sampling import check_prompt
 from dayzero.gateway.answer import Format
 from dayzero.gateway.chat_encoder import ChatEncoder
+from dayzero.gateway.constrain import bound_by
 from dayzero.gateway.fields import GenerationFields, Terms, resolve_max_tokens, sampling_params
 from dayzero.gateway.generate import Prompt
 from dayzero.gateway.reading import Reader
@@ -112,6 +113,7 @@ class Turns:
             skip_special=fields.skip_special_tokens is not False,
             scored=turn.logprobs is not None,
             reading=reading,
+            bound_by=bound_by(turn.structured, turn.use),
         )
         return Prepared(turn=turn, prompt=Prompt(tokens, params), rules=rules, constraint=constraint)
 

@@ -18,6 +18,10 @@ _VERDICT_BYTES = 256  # what one takes beside its reason, roughly
 _QUICK_PROCESSES = 2
 
 
+class GrammarTooDear(RequestError):
+    """A grammar that did not compile within its limits of time and memory."""
+
+
 class Gate:
     """Of one model.
 
@@ -55,7 +59,7 @@ class Gate:
             try:
                 answer = await self._ask(Try(grammar))
             except _Exceeded as error:  # not kept: it may have been the machine's fault
-                raise _refused(str(error), param) from None
+                raise GrammarTooDear(str(error), param=param, code="invalid_schema") from None
             verdict = answer.reason if isinstance(answer, Refused) else ""
             self._verdicts.put(grammar, verdict, _VERDICT_BYTES + len(verdict))
         if verdict:
@@ -66,7 +70,7 @@ class Gate:
         try:
             answer = await self._ask(Convert(grammar))
         except _Exceeded as error:
-            raise _refused(str(error), param) from None
+            raise GrammarTooDear(str(error), param=param, code="invalid_schema") from None
         if isinstance(answer, Refused):
             raise _refused(answer.reason, param)
         assert isinstance(answer, Converted), type(answer)

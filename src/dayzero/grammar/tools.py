@@ -14,8 +14,12 @@ ANY_ARGUMENTS: Mapping[str, object] = {"type": "object"}
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function that the client can call. Its arguments are an object of this JSON Schema."""
+    """A function that the client can call. Its arguments are an object of this JSON Schema.
+
+    place   of the schema in the request, for errors
+    """
 
     name: str
     parameters: Mapping[str, object]
     strict: bool = False
+    place: str = "tools"

@@ -192,10 +192,15 @@ def test_parts_of_text_and_the_developer_role_are_understood() -> None:
     assert b"system\nbe\nkind" in bytes(token for token in this.replica.submits[0].prompt if token < 256)
 
 
-def test_harmless_fields_pass_in_silence_and_unknown_ones_are_named() -> None:
+def test_fields_without_effect_are_named() -> None:
     response = stand().chat(user="me", store=True, metadata={"a": "b"}, colour="red")
     assert response.status_code == 200
-    assert response.headers["x-ignored-fields"] == "colour"
+    assert response.headers["x-ignored-fields"] == "user, store, metadata, colour"
+
+
+def test_what_changes_no_answer_is_accepted_in_strict_mode() -> None:
+    response = stand(strict=True).chat(user="me", stream=True, stream_options={"include_obfuscation": False})
+    assert response.headers["x-ignored-fields"] == "user, stream_options.include_obfuscation"
 
 
 def test_an_unknown_field_is_an_error_in_strict_mode() -> None:
@@ -214,7 +219,7 @@ def test_null_is_absent_for_every_optional_field() -> None:
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"response_format": {"type": "structural_tag"}}, "response_format"),
+        ({"response_format": {"type": "structural_tag"}}, "response_format.type"),
         ({"modalities": ["text", "audio"]}, "modalities"),
         ({"audio": {"voice": "x"}}, "audio"),
         ({"functions": [{"name": "f"}]}, "functions"),

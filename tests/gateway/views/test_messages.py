@@ -256,8 +256,8 @@ def test_a_schema_of_the_answer_binds_it_under_either_name() -> None:
         ({"tool_choice": {"type": "any"}}, "tool_choice"),
         ({"thinking": {"type": "often"}}, "thinking.type"),
         ({"thinking": {}}, "thinking.type"),
-        ({"output_config": {"format": {"type": "xml"}}}, "output_config.format"),
-        ({"output_config": {"format": {"type": "json_schema", "schema": {"not": {}}}}}, "output_config.format"),
+        ({"output_config": {"format": {"type": "xml"}}}, "output_config.format.type"),
+        ({"output_config": {"format": {"type": "json_schema", "schema": {"not": {}}}}}, "output_config.format.schema"),
         ({"output_config": {"effort": 5}}, "output_config.effort"),
         ({"stop_sequences": [""]}, "stop_sequences"),
         ({"container": "c"}, "container"),
@@ -286,7 +286,7 @@ def test_what_says_nothing_of_the_answer_is_accepted_and_unknown_fields_are_told
     headers = {"anthropic-version": "2023-06-01", "anthropic-beta": "anything-2026-01-01"}
     response = stand().post("/v1/messages?beta=true", body_of(**fields, colour="red"), headers=headers)
     assert response.status_code == 200
-    assert response.headers["x-ignored-fields"] == "colour"
+    assert response.headers["x-ignored-fields"] == "metadata, service_tier, colour"
 
 
 def test_what_a_coding_agent_sends_is_taken() -> None:
@@ -327,7 +327,8 @@ def test_what_a_coding_agent_sends_is_taken() -> None:
     response = hermes(f"<think>so</think>It rains.{CALL}").post("/v1/messages?beta=true", body)
     message = assembled(events_of(response))
     assert [block["type"] for block in message["content"]] == ["thinking", "text", "tool_use"]
-    assert response.headers["x-ignored-fields"] == "context_management, thinking.budget_tokens"
+    ignored = "tools[0].eager_input_streaming, thinking.budget_tokens, context_management, metadata"
+    assert response.headers["x-ignored-fields"] == ignored
 
 
 def test_cache_control_may_stand_anywhere_and_changes_nothing() -> None:

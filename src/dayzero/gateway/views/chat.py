@@ -11,14 +11,14 @@ from starlette.types import Receive, Scope, Send
 from dayzero.core.sampling import MAX_LOGPROBS
 from dayzero.errors import RequestError
 from dayzero.gateway.config import GatewayConfig
-from dayzero.gateway.fields import HARMLESS, NEUTRAL, GenerationFields, Terms, terms_of
+from dayzero.gateway.fields import HARMLESS, INSTEAD, NEUTRAL, GenerationFields, Terms, terms_of
 from dayzero.gateway.generate import Usage
 from dayzero.gateway.json_changes import JsonChanges, changes_of
 from dayzero.gateway.parse import FieldRules
 from dayzero.gateway.service import TextService
 from dayzero.gateway.stream import Delta, Scored
-from dayzero.gateway.structured import json_output, structured_of
-from dayzero.gateway.tools import tool_use
+from dayzero.gateway.structured import FORMAT_SHAPES, json_output, structured_of
+from dayzero.gateway.tools import TOOL_SHAPES, tool_use
 from dayzero.gateway.turn import Turn, Turns
 from dayzero.gateway.views.format import (
     DONE,
@@ -60,6 +60,7 @@ class ChatRequest(GenerationFields, frozen=True, kw_only=True):
 RULES = FieldRules(
     neutral={
         **NEUTRAL,
+        "add_special_tokens": (False,),
         "audio": (),
         "chat_template": (),
         "documents": ([],),
@@ -67,11 +68,30 @@ RULES = FieldRules(
         "function_call": ("none", "auto"),
         "functions": ([],),
         "modalities": (["text"], []),
-        "repetition_detection": (),
+        "parse_tool_calls": (True,),
+        "reasoning_format": ("auto", "deepseek"),
+        "separate_reasoning": (True,),
         "thinking_token_budget": (),
         "web_search_options": (),
     },
-    harmless=HARMLESS,
+    instead={
+        **INSTEAD,
+        "add_special_tokens": "leave it out: the chat template says what a prompt begins with",
+        "audio": "leave it out: this model writes text",
+        "chat_template": "serve the model with --chat-template",
+        "documents": "send chat_template_kwargs.documents",
+        "echo": "send the prompt to /v1/completions",
+        "function_call": "send tool_choice",
+        "functions": "send tools",
+        "modalities": "leave it out: this model writes text",
+        "parse_tool_calls": "send no tools",
+        "reasoning_format": "leave it out: reasoning is told apart",
+        "separate_reasoning": "leave it out: reasoning is told apart",
+        "thinking_token_budget": "send reasoning_effort, or chat_template_kwargs.enable_thinking",
+        "web_search_options": "send a tool of your own that searches",
+    },
+    harmless=HARMLESS | {"media_io_kwargs", "mm_processor_kwargs"},
+    shapes={**FORMAT_SHAPES, **TOOL_SHAPES},
 )
 
 

@@ -15,8 +15,10 @@ from starlette.types import Receive, Scope, Send
 from dayzero.core.sampling import MAX_LOGPROBS, SEED_RANGE, check_prompt
 from dayzero.errors import RequestError
 from dayzero.gateway.config import Limits
+from dayzero.gateway.constrain import bound_by
 from dayzero.gateway.fields import (
     HARMLESS,
+    INSTEAD,
     NEUTRAL,
     GenerationFields,
     check_text_size,
@@ -29,7 +31,7 @@ from dayzero.gateway.json_changes import JsonChanges, changes_of
 from dayzero.gateway.parse import FieldRules
 from dayzero.gateway.service import TextService
 from dayzero.gateway.stream import Delta, Echo, Scored, StreamRules
-from dayzero.gateway.structured import json_output, structured_of
+from dayzero.gateway.structured import FORMAT_SHAPES, json_output, structured_of
 from dayzero.gateway.views.format import DONE, collapse_object, failure_events, finite, usage_object
 from dayzero.text.tokenizer import Tokenizer
 
@@ -54,8 +56,10 @@ class CompletionRequest(GenerationFields, frozen=True, kw_only=True):
 
 
 RULES = FieldRules(
-    neutral={**NEUTRAL, "best_of": (1,), "prompt_embeds": (), "suffix": ("",), "use_beam_search": (False,)},
+    neutral={**NEUTRAL, "best_of": (1,), "prompt_embeds": (), "suffix": ("",)},
+    instead={**INSTEAD, "best_of": "send n", "prompt_embeds": "send prompt", "suffix": "put it into the prompt"},
     harmless=HARMLESS,
+    shapes=FORMAT_SHAPES,
 )
 
 RawPrompt = str | list[int]  # before it is tokenized
@@ -86,6 +90,7 @@ class CompletionView:
                 skip_special=request.skip_special_tokens is not False,
                 scored=request.logprobs is not None,
                 score_end=True,
+                bound_by=bound_by(structured),
             )
             form = CompletionFormat(
                 service,

@@ -13,32 +13,60 @@ from starlette.types import Receive, Scope, Send
 from dayzero.core.sampling import SamplingParams
 from dayzero.errors import RequestError
 from dayzero.gateway import exchange
-from dayzero.gateway.config import GatewayConfig
+from dayzero.gateway.config import GatewayConfig, Limits
 from dayzero.gateway.errors import UnsupportedParameter
 from dayzero.gateway.fields import HARMLESS, DrawingFields, GenerationFields, terms_of
 from dayzero.gateway.parse import FieldRules
 from dayzero.gateway.response_store import ResponseStore, StoredResponse
 from dayzero.gateway.service import TextService
-from dayzero.gateway.structured import structured_of
+from dayzero.gateway.structured import Structured, json_of
 from dayzero.gateway.tools import tool_use
 from dayzero.gateway.turn import Turn, Turns
 from dayzero.gateway.views.responses_format import Keep, ResponsesFormat
 from dayzero.gateway.views.responses_input import Item, items_of, messages_of
 from dayzero.gateway.views.responses_stored import find_stored
+from dayzero.grammar.wanted import ANY_OBJECT
+
+
+class TextFormat(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`text.format`. `strict` makes no difference: what a schema says is enforced."""
+
+    type: str | None = None
+    name: str | None = None
+    description: str | None = None
+    schema: dict[str, Any] | None = None
+    strict: bool | None = None
 
 
 class TextOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the text of an answer shall be; `verbosity` has no effect."""
+    """What the text of an answer shall be."""
 
-    format: dict[str, Any] | None = None
-    verbosity: str | None = None
+    format: TextFormat | None = None
 
 
 class ReasoningOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a model shall think; there are no summaries of it."""
+    """How much a model shall think."""
 
     effort: str | None = None
-    summary: str | None = None
+
+
+class ResponsesTool(msgspec.Struct, frozen=True, kw_only=True):
+    """`tools[]`."""
+
+    type: str | None = None
+    name: str | None = None
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class ResponsesToolChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """`tool_choice`, where it is no word."""
+
+    type: str | None = None
+    name: str | None = None
+    mode: str | None = None
+    tools: list[ResponsesTool] | None = None
 
 
 class ResponsesRequest(DrawingFields, frozen=True, kw_only=True):
@@ -71,9 +99,34 @@ RULES = FieldRules(
         "conversation": (),
         "prompt": (),
         "top_logprobs": (0,),
+        "reasoning.context": ("auto",),
+        "reasoning.mode": ("standard",),
         "truncation": ("disabled",),
     },
-    harmless=HARMLESS,
+    instead={
+        "background": "leave it out: an answer comes at once or as a stream",
+        "context_management": "send the items that the model shall see",
+        "conversation": "send previous_response_id, or the items",
+        "prompt": "send instructions and input",
+        "reasoning.context": "send the items that the model shall see",
+        "top_logprobs": "send top_logprobs to /v1/chat/completions",
+        "truncation": "send the items that the model shall see",
+    },
+    harmless=HARMLESS
+    | {
+        "access_programs",
+        "background_options",
+        "image",
+        "max_tool_calls",
+        "reasoning.generate_summary",
+        "reasoning.summary",
+        "stream_options",
+        "text.verbosity",
+        "tools[].allowed_callers",
+        "tools[].defer_loading",
+        "tools[].output_schema",
+    },
+    shapes={"tools": list[ResponsesTool], "tool_choice": str | ResponsesToolChoice},
 )
 
 # What `include` may ask for: nothing here has any of it, and the reasoning of a response is in its items as it is.
@@ -107,7 +160,6 @@ class ResponsesView:
         service = self._service
         request = await service.read(scope, receive, ResponsesRequest, RULES)
         this = exchange.of(scope)
-        this.ignored_fields += _without_effect(request)
         response_id = f"resp_{secrets.token_hex(24)}"
         with names_of_responses():
             _check(request)
@@ -163,7 +215,10 @@ def turn_of(request: ResponsesRequest, items: Sequence[Item], config: GatewayCon
     """Raises RequestError, which names fields as chat completions do."""
     limits = config.limits
     drawing = {name: getattr(request, name) for name in DrawingFields.__struct_fields__}
-    fields = GenerationFields(**drawing, response_format=_response_format(request.text))
+    fields = GenerationFields(**drawing)
+    if request.max_output_tokens is not None and request.max_output_tokens < 1:
+        told = f"max_output_tokens out of range: {request.max_output_tokens} (allowed: 1 and more)"
+        raise RequestError(told, param="max_output_tokens")
     tools = [_chat_tool(tool, number) for number, tool in enumerate(request.tools or ())]
     effort = None if request.reasoning is None else request.reasoning.effort
     return Turn(
@@ -172,7 +227,7 @@ def turn_of(request: ResponsesRequest, items: Sequence[Item], config: GatewayCon
         messages=messages_of(items, request.instructions),
         tools=tools or None,
         use=tool_use(tools, _chat_choice(request.tool_choice), request.parallel_tool_calls, limits),
-        structured=structured_of(fields, limits),
+        structured=_structured(None if request.text is None else request.text.format, limits),
         max_tokens=request.max_output_tokens,
         variables=_variables(effort),
     )
@@ -228,7 +283,6 @@ def names_of_responses() -> Iterator[None]:
 
 _NAMES = (
     ("messages", "input"),
-    ("response_format", "text.format"),
     ("max_tokens", "max_output_tokens"),
     ("chat_template_kwargs.reasoning_effort", "reasoning.effort"),
 )
@@ -257,14 +311,6 @@ def _check(request: ResponsesRequest) -> None:
         raise RequestError("an entry is too long", param="metadata", hint=f"at most {limits}")
 
 
-def _without_effect(request: ResponsesRequest) -> list[str]:
-    given = {
-        "text.verbosity": request.text is not None and request.text.verbosity is not None,
-        "reasoning.summary": request.reasoning is not None and request.reasoning.summary is not None,
-    }
-    return [name for name, is_given in given.items() if is_given]
-
-
 def _variables(effort: str | None) -> dict[str, Any]:
     """Templates have either a degree of reasoning or a switch for it."""
     if effort is None:
@@ -277,14 +323,22 @@ def _text_format(text: TextOptions | None) -> dict[str, Any]:
     wanted = None if text is None else text.format
     if wanted is None:
         return {"type": "text"}
-    return {"description": None, "strict": False, **wanted} if wanted.get("type") == "json_schema" else wanted
+    told: dict[str, Any] = msgspec.to_builtins(wanted)
+    return {"description": None, "strict": False, **told} if wanted.type == "json_schema" else told
 
 
-def _response_format(text: TextOptions | None) -> dict[str, Any] | None:
-    wanted = None if text is None else text.format
-    if wanted is None or wanted.get("type") != "json_schema":
-        return wanted
-    return {"type": "json_schema", "json_schema": {key: value for key, value in wanted.items() if key != "type"}}
+def _structured(wanted: TextFormat | None, limits: Limits) -> Structured | None:
+    match wanted:
+        case None | TextFormat(type="text"):
+            return None
+        case TextFormat(type="json_object"):
+            return Structured(ANY_OBJECT, "text.format")
+        case TextFormat(type="json_schema", schema=dict(schema)):
+            return json_of(schema, limits, "text.format.schema")
+        case TextFormat(type="json_schema"):
+            hint = 'send {"type": "json_schema", "name": ..., "schema": {...}}'
+            raise RequestError("no schema", param="text.format.schema", hint=hint)
+    raise RequestError("unknown type", param="text.format.type", hint="known: text, json_object, json_schema")
 
 
 def _chat_tool(tool: Mapping[str, Any], number: int) -> dict[str, Any]:
