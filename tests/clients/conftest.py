@@ -1,16 +1,20 @@
 """The two servers that every client is tested against: one over written answers, one over the embedded model."""
 
+import json
 import os
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from dayzero.checkpoint.open import open_checkpoint
 from dayzero.core.events import TokenEvent
 from dayzero.grammar.formats.registry import FORMATS
+from dayzero.text.tokenizer import Tokenizer
 from dayzero.wire.messages import Submit
 from tests.gateway.stand import SPEC, byte_tokenizer, run_live, says, stand
 
@@ -74,3 +78,16 @@ def served() -> Iterator[str]:
         process.terminate()
         process.wait(timeout=60)
         process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def tokenizer_folder(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The embedded model's tokenizer as transformers reads it."""
+    folder = tmp_path_factory.mktemp("tokenizer")
+    vocabulary = Tokenizer.from_source(open_checkpoint(smollm2).tokenizer)._vocabulary
+    vocabulary.marked.save(str(folder / "tokenizer.json"))
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>"})
+    )
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    return folder

@@ -14,8 +14,6 @@ from lm_eval import simple_evaluate
 from lm_eval.api.task import ConfigurableTask
 
 from dayzero import LLM
-from dayzero.checkpoint.open import open_checkpoint
-from dayzero.text.tokenizer import Tokenizer
 
 pytestmark = [pytest.mark.model, pytest.mark.filterwarnings("default")]
 
@@ -28,19 +26,6 @@ GENERATION = [
     {"question": "The capital of France is", "answer": " Paris"},
     {"question": "1, 2, 3, 4,", "answer": " 5"},
 ]
-
-
-@pytest.fixture(scope="module")
-def tokenizer_folder(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The embedded model's tokenizer as transformers reads it."""
-    folder = tmp_path_factory.mktemp("tokenizer")
-    vocabulary = Tokenizer.from_source(open_checkpoint(smollm2).tokenizer)._vocabulary
-    vocabulary.marked.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text(
-        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>"})
-    )
-    (folder / "config.json").write_text(json.dumps({"model_type": "llama"}))
-    return folder
 
 
 def task(name: str, documents: list[dict[str, object]], folder: Path, **config: object) -> ConfigurableTask:
