@@ -268,34 +268,6 @@ def test_the_fields_are_those_of_the_requests():
         assert set(kind.__struct_fields__) <= named
 
 
-def test_the_declined_fields_and_their_neutral_values_are_those_of_the_views():
-    page = " ".join(section(API, "Declined").split())
-    rules_of = {
-        "Chat": chat.RULES,
-        "Completions": completions.RULES,
-        "Messages": messages.RULES,
-        "Responses": responses.RULES,
-        "`/tokenize`": tokens.RULES,
-    }
-    for label, rules in rules_of.items():
-        found = re.search(rf"- {label}: (.*?)\.(?: |$)", page)
-        assert found, label
-        entries = re.findall(r"`([\w.]+)`(?: \(([^)]*)\))?", found[1])
-        told = {name: [json.loads(value) for value in quoted(values)] for name, values in entries}
-        assert told == {name: list(values) for name, values in rules.neutral.items()}
-    common = chat.RULES.harmless & completions.RULES.harmless & responses.RULES.harmless
-    assert without_effect(page, "with `--strict` too") == common == completions.RULES.harmless
-    assert without_effect(page, "In chat") == chat.RULES.harmless - common
-    assert without_effect(page, "In responses") == responses.RULES.harmless - common
-    assert without_effect(page, "In messages") == messages.RULES.harmless
-
-
-def without_effect(page, label):
-    found = re.search(rf"{label}: (.*?)\. ", page)
-    assert found, label
-    return set(quoted(found[1]))
-
-
 def test_the_limits_are_those_of_the_configuration():
     known = values_of(Limits()) | values_of(GatewayConfig(served_model_name="any"))
     table = {quoted(row[2])[0]: row[1] for row in rows(section(API, "Limits")) if len(row) == 3 and quoted(row[2])}

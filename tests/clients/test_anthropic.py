@@ -20,6 +20,7 @@ import pydantic
 from dayzero.core.events import FinishReason, TokenEvent
 from dayzero.grammar.formats.registry import FORMATS
 from dayzero.wire.messages import Submit
+from tests.gateway.public_fields import PUBLIC, anthropic_fields
 from tests.gateway.stand import Stand, byte_tokenizer, run_live, says, stand
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -196,3 +197,8 @@ def test_the_example_of_the_docs_prints_a_reply(url: str, capsys: pytest.Capture
     assert "http://127.0.0.1:8000" in code
     exec(code.replace("http://127.0.0.1:8000", url).replace('"none"', json.dumps(KEY)), {})
     assert capsys.readouterr().out.endswith("\nhello STOP there")
+
+
+def test_the_fields_of_docs_are_those_of_anthropics_package() -> None:
+    for route, names in anthropic_fields().items():
+        assert PUBLIC[route]["Anthropic"] == names

@@ -108,7 +108,7 @@ def _of_response_format(response_format: Mapping[str, Any] | None, limits: Limit
     match response_format:
         case None | {"type": "text"}:
             return None
-        case {"type": "json_object", "schema": dict() | str() as schema}:
+        case {"type": "json_object", "schema": schema} if schema is not None:
             return json_of(schema, limits, f"{param}.schema")
         case {"type": "json_object"}:
             return Structured(ANY_OBJECT, param)

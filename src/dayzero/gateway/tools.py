@@ -30,18 +30,32 @@ class FunctionTool(msgspec.Struct, frozen=True, kw_only=True):
     function: Function | None = None
 
 
+class NamedFunction(msgspec.Struct, frozen=True, kw_only=True):
+    """`tool_choice.function`."""
+
+    name: str | None = None
+
+
+class NamedTool(msgspec.Struct, frozen=True, kw_only=True):
+    """`tool_choice.allowed_tools.tools[]`, in one of two forms."""
+
+    type: str | None = None
+    function: NamedFunction | None = None
+    name: str | None = None
+
+
 class AllowedTools(msgspec.Struct, frozen=True, kw_only=True):
     """`tool_choice.allowed_tools`."""
 
     mode: str | None = None
-    tools: list[FunctionTool] | None = None
+    tools: list[NamedTool] | None = None
 
 
 class ToolChoice(msgspec.Struct, frozen=True, kw_only=True):
     """`tool_choice`, where it is no word."""
 
     type: str | None = None
-    function: Function | None = None
+    function: NamedFunction | None = None
     allowed_tools: AllowedTools | None = None
 
 

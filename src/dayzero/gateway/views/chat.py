@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from dayzero.core.sampling import MAX_LOGPROBS
 from dayzero.errors import RequestError
 from dayzero.gateway.config import GatewayConfig
-from dayzero.gateway.fields import HARMLESS, INSTEAD, NEUTRAL, GenerationFields, Terms, terms_of
+from dayzero.gateway.fields import HARMLESS, HARMLESS_EXTRAS, INSTEAD, NEUTRAL, GenerationFields, Terms, terms_of
 from dayzero.gateway.generate import Usage
 from dayzero.gateway.json_changes import JsonChanges, changes_of
 from dayzero.gateway.parse import FieldRules
@@ -71,7 +71,6 @@ RULES = FieldRules(
         "parse_tool_calls": (True,),
         "reasoning_format": ("auto", "deepseek"),
         "separate_reasoning": (True,),
-        "thinking_token_budget": (),
         "web_search_options": (),
     },
     instead={
@@ -87,10 +86,11 @@ RULES = FieldRules(
         "parse_tool_calls": "send no tools",
         "reasoning_format": "leave it out: reasoning is told apart",
         "separate_reasoning": "leave it out: reasoning is told apart",
-        "thinking_token_budget": "send reasoning_effort, or chat_template_kwargs.enable_thinking",
         "web_search_options": "send a tool of your own that searches",
     },
-    harmless=HARMLESS | {"media_io_kwargs", "mm_processor_kwargs"},
+    harmless=HARMLESS
+    | HARMLESS_EXTRAS
+    | {"media_io_kwargs", "mm_processor_kwargs", "tools[].defer_loading", "tools[].function.defer_loading"},
     shapes={**FORMAT_SHAPES, **TOOL_SHAPES},
 )
 

@@ -18,6 +18,7 @@ from dayzero.gateway.config import Limits
 from dayzero.gateway.constrain import bound_by
 from dayzero.gateway.fields import (
     HARMLESS,
+    HARMLESS_EXTRAS,
     INSTEAD,
     NEUTRAL,
     GenerationFields,
@@ -58,7 +59,7 @@ class CompletionRequest(GenerationFields, frozen=True, kw_only=True):
 RULES = FieldRules(
     neutral={**NEUTRAL, "best_of": (1,), "prompt_embeds": (), "suffix": ("",)},
     instead={**INSTEAD, "best_of": "send n", "prompt_embeds": "send prompt", "suffix": "put it into the prompt"},
-    harmless=HARMLESS,
+    harmless=HARMLESS | HARMLESS_EXTRAS,
     shapes=FORMAT_SHAPES,
 )
 

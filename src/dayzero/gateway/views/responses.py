@@ -60,13 +60,20 @@ class ResponsesTool(msgspec.Struct, frozen=True, kw_only=True):
     strict: bool | None = None
 
 
+class NamedTool(msgspec.Struct, frozen=True, kw_only=True):
+    """`tool_choice.tools[]`."""
+
+    type: str | None = None
+    name: str | None = None
+
+
 class ResponsesToolChoice(msgspec.Struct, frozen=True, kw_only=True):
     """`tool_choice`, where it is no word."""
 
     type: str | None = None
     name: str | None = None
     mode: str | None = None
-    tools: list[ResponsesTool] | None = None
+    tools: list[NamedTool] | None = None
 
 
 class ResponsesRequest(DrawingFields, frozen=True, kw_only=True):
@@ -99,8 +106,6 @@ RULES = FieldRules(
         "conversation": (),
         "prompt": (),
         "top_logprobs": (0,),
-        "reasoning.context": ("auto",),
-        "reasoning.mode": ("standard",),
         "truncation": ("disabled",),
     },
     instead={
@@ -108,7 +113,6 @@ RULES = FieldRules(
         "context_management": "send the items that the model shall see",
         "conversation": "send previous_response_id, or the items",
         "prompt": "send instructions and input",
-        "reasoning.context": "send the items that the model shall see",
         "top_logprobs": "send top_logprobs to /v1/chat/completions",
         "truncation": "send the items that the model shall see",
     },
@@ -118,11 +122,14 @@ RULES = FieldRules(
         "background_options",
         "image",
         "max_tool_calls",
+        "reasoning.context",
         "reasoning.generate_summary",
+        "reasoning.mode",
         "reasoning.summary",
         "stream_options",
         "text.verbosity",
         "tools[].allowed_callers",
+        "tools[].async",
         "tools[].defer_loading",
         "tools[].output_schema",
     },

@@ -13,7 +13,20 @@ from dayzero.gateway.fields import check_text_size
 from dayzero.gateway.parse import FieldRules
 from dayzero.gateway.service import TextService
 
-RULES = FieldRules(neutral={"tools": ([],), "chat_template": ()})
+RULES = FieldRules(
+    neutral={"add_special": (), "chat_template": (), "content": (), "tools": ([],), "with_pieces": (False,)},
+    instead={
+        "add_special": "send add_special_tokens",
+        "chat_template": "serve the model with --chat-template",
+        "content": "send prompt",
+        "tools": "send all of it to /v1/messages/count_tokens",
+        "with_pieces": "send return_token_strs",
+    },
+    harmless=frozenset({"mm_processor_kwargs"}),
+)
+
+
+DETOKENIZE_RULES = FieldRules(neutral={})
 
 
 class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +94,7 @@ class DetokenizeView:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._service
-        request = await service.read(scope, receive, DetokenizeRequest, FieldRules(neutral={}))
+        request = await service.read(scope, receive, DetokenizeRequest, DETOKENIZE_RULES)
         if len(request.tokens) > service.context:
             raise RequestError(f"too many tokens: {len(request.tokens)} (limit: {service.context})", param="tokens")
         if request.tokens:
