@@ -22,9 +22,9 @@ from dayzero.clock import SystemClock
 from dayzero.core.events import FinishReason, TokenEvent
 from dayzero.core.spec import EngineConfig, FakeModel
 from dayzero.engine.fake import build_fake_engine
-from dayzero.gateway.admission import Admission
 from dayzero.gateway.config import GatewayConfig
 from dayzero.gateway.constrain import Constrainer
+from dayzero.gateway.endpoint import Endpoints
 from dayzero.gateway.fields import terms_of
 from dayzero.gateway.generate import Generator
 from dayzero.gateway.metrics import Metrics
@@ -43,16 +43,17 @@ Measure = Callable[[Sequence[int]], None]
 
 def text_service(tokenizer: Tokenizer) -> TextService:
     """Of a server that nobody asks anything."""
-    clock, admission = SystemClock(), Admission(1)
+    clock, config = SystemClock(), GatewayConfig(served_model_name="bench")
     _, spec = build_fake_engine(EngineConfig(model="fake", fake=FakeModel()), clock)
     replica = FakeReplica(spec)
-    metrics = Metrics(lambda: replica.load, admission)
+    endpoints = Endpoints.of(config, spec)
+    metrics = Metrics(lambda: replica.load, endpoints.admission)
     return TextService(
-        config=GatewayConfig(served_model_name="bench"),
+        config=config,
         replica=replica,
         tokenizer=tokenizer,
         defaults=GenerationDefaults(),
-        admission=admission,
+        endpoints=endpoints,
         generator=Generator(replica, tokenizer, metrics, clock),
         constrainer=Constrainer(spec, Gate(tokenizer.to_json, spec.vocab_size, spec.eos_token_ids)),
         clock=clock,
@@ -67,7 +68,7 @@ def chat(service: TextService, output: Output) -> Measure:
 
     def measure(tokens: Sequence[int]) -> None:
         stream = ChoiceStream(0, service.tokenizer, StreamRules(reading=reading))
-        form = ChatFormat(service, terms, is_scored=False)
+        form = ChatFormat(service, terms, model="bench", is_scored=False)
         last = len(tokens) - 1
         for i, token in enumerate(tokens):
             delta = stream.push(TokenEvent(0, [token], finish=FinishReason.LENGTH if i == last else None))

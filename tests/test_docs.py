@@ -15,7 +15,9 @@ import pytest
 import typer
 
 from dayzero.checkpoint.locate import embedded_model
+from dayzero.cli.endpoint import endpoints_of
 from dayzero.cli.main import VERBS
+from dayzero.core.spec import EndpointConfig
 from dayzero.errors import DayzeroError
 from dayzero.gateway import errors
 from dayzero.gateway.admission import Admission
@@ -219,6 +221,18 @@ def test_the_openai_client_of_a_page_prints_the_reply(page):
     with run_live(stand(strict=True)) as (host, port):
         assert "127.0.0.1:8000" in code
         assert run_python(code.replace("127.0.0.1:8000", f"{host}:{port}"), timeout_s=60) == "hello"
+
+
+def test_the_endpoints_of_the_page_can_be_asked_for_and_all_keys_are_told():
+    page = section(API, "Endpoints")
+    serve, curl = re.findall(r"^(dayzero serve|curl) (.*)$", page.replace("\\\n", " "), re.MULTILINE)
+    asked = command_line().commands["serve"].make_context("serve", shlex.split(serve[1])).params["endpoint"]
+    assert [endpoint.names for endpoint in endpoints_of(asked)] == [("short", "chat"), ("long",)]
+    assert json.loads(shlex.split(curl[1])[-1])["model"] in endpoints_of(asked)[0].names
+    told = first_column(page)
+    assert {f"{name}s" if name == "name" else name for name in told} - {"kv_memory"} == {
+        name for name in EndpointConfig.__struct_fields__ if name != "kv_memory_bytes"
+    }
 
 
 def test_the_curl_of_messages_is_answered():

@@ -254,3 +254,50 @@ def test_a_hub_id_is_served_under_its_own_name_and_a_path_under_that_of_its_file
 def test_an_ipv6_address_is_printed_as_clients_write_it() -> None:
     assert url_of("::1", 80) == "http://[::1]:80"
     assert url_of("127.0.0.1", 80) == "http://127.0.0.1:80"
+
+
+ENDPOINTS = (
+    *("--endpoint", "name=short,name=chat,max_context=64,max_requests=2,kv_memory=0.01"),
+    *("--endpoint", f"name=long,max_context={CONTEXT}"),
+)
+
+
+def test_two_endpoints_give_the_same_answer_within_limits_of_their_own() -> None:
+    with Server(*ENDPOINTS) as server:
+        assert "endpoint   short, chat: 64 tokens, 2 requests at once, " in server.printed
+        assert f"endpoint   long: {CONTEXT} tokens, 62 requests at once, " in server.printed
+        drawn = {"prompt": "Once upon a time", "max_tokens": 24, "seed": 7, "logprobs": 2, "return_token_ids": True}
+        answers = [server.post("/v1/completions", {**drawn, "model": name}).json() for name in ("long", "short")]
+        assert answers[0]["choices"] == answers[1]["choices"]
+        listed = server.client.get("/v1/models").json()["data"]
+        assert {entry["id"]: entry["max_model_len"] for entry in listed} == {"short": 64, "chat": 64, "long": CONTEXT}
+        beyond = {"prompt": "a " * 70, "max_tokens": 2}
+        refused_by = server.post("/v1/completions", {**beyond, "model": "chat"})
+        assert (refused_by.status_code, refused_by.json()["error"]["code"]) == (400, "context_length_exceeded")
+        assert server.post("/v1/completions", {**beyond, "model": "long"}).status_code == 200
+        assert 'dayzero_endpoint_requests_running{endpoint="long"}' in server.client.get("/metrics").text
+        assert server.stop() == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--endpoint", "short"), r"not a key with a value: 'short'(.|\n)*--endpoint name=short,max_context=1024"),
+        (("--endpoint", "name=a", "--endpoint", "name=a"), "by the name 'a'"),
+        (("--endpoint", "name=a", "--served-model-name", "b"), "--served-model-name beside --endpoint"),
+        (
+            ("--endpoint", "name=a,max_requests=60", "--endpoint", "name=b,max_requests=5"),
+            r"65 requests at once together \(the server has 64\)",
+        ),
+        (
+            ("--kv-memory", 0.05, "--endpoint", "name=a,kv_memory=0.04", "--endpoint", "name=b,kv_memory=0.02"),
+            r"bytes of KV memory together \(the server has 53687091\)",
+        ),
+    ],
+)
+def test_endpoints_that_cannot_be_are_refused_before_they_are_served(
+    arguments: tuple[object, ...], message: str
+) -> None:
+    code, said = refused(*arguments)
+    assert code == 2
+    assert re.search(message, said), said

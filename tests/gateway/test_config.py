@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from dayzero.core.spec import EndpointConfig
 from dayzero.errors import ConfigError
 from dayzero.gateway.config import GatewayConfig
 
@@ -17,6 +18,8 @@ from dayzero.gateway.config import GatewayConfig
         {"api_keys": (" key",)},
         {"api_keys": ("schlüssel",)},
         {"max_in_flight": 0},
+        {"endpoints": (EndpointConfig(names=("a", "b")), EndpointConfig(names=("c", "a")))},
+        {"endpoints": (EndpointConfig(names=("a", "")),)},
     ],
 )
 def test_a_config_that_cannot_work_is_refused(fields: dict[str, Any]) -> None:

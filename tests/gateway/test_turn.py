@@ -8,10 +8,10 @@ import pytest
 from dayzero.checkpoint.config import GenerationDefaults
 from dayzero.clock import FakeClock
 from dayzero.errors import ContextTooLong, RequestError
-from dayzero.gateway.admission import Admission
 from dayzero.gateway.chat_encoder import ChatEncoder
 from dayzero.gateway.config import GatewayConfig
 from dayzero.gateway.constrain import Constrainer
+from dayzero.gateway.endpoint import Endpoints
 from dayzero.gateway.fields import GenerationFields, terms_of
 from dayzero.gateway.generate import Generator
 from dayzero.gateway.metrics import Metrics
@@ -26,19 +26,20 @@ from dayzero.router.fake import FakeReplica
 from tests.gateway.stand import SPEC, PlainGate, PlainRenderer, byte_tokenizer
 
 CONFIG = GatewayConfig(served_model_name="tiny", default_max_tokens=64)
+ENDPOINTS = Endpoints.of(CONFIG, SPEC)
 HI = [{"role": "user", "content": "hi"}]
 TOOLS = [{"type": "function", "function": {"name": "weather", "strict": True, "parameters": {"type": "object"}}}]
 
 
 def turns(tool_format: Format | None = None, defaults: GenerationDefaults | None = None) -> Turns:
-    clock, admission, replica, tokenizer = FakeClock(), Admission(1), FakeReplica(SPEC), byte_tokenizer()
+    clock, replica, tokenizer = FakeClock(), FakeReplica(SPEC), byte_tokenizer()
     service = TextService(
         config=CONFIG,
         replica=replica,
         tokenizer=tokenizer,
         defaults=defaults or GenerationDefaults(),
-        admission=admission,
-        generator=Generator(replica, tokenizer, Metrics(lambda: replica.load, admission), clock),
+        endpoints=ENDPOINTS,
+        generator=Generator(replica, tokenizer, Metrics(lambda: replica.load, ENDPOINTS.admission), clock),
         constrainer=Constrainer(SPEC, PlainGate()),
         clock=clock,
     )
@@ -57,12 +58,12 @@ def turn(use: ToolUse | None = None, fields: dict[str, Any] | None = None, **res
 
 
 def prepared(this: Turns, asked: Turn) -> Prepared:
-    return asyncio.run(this.prepare(asked))
+    return asyncio.run(this.prepare(asked, ENDPOINTS.find(None)))
 
 
 def test_the_tokens_that_are_counted_are_those_of_the_prompt() -> None:
     this = turns()
-    assert asyncio.run(this.tokens(turn())) == prepared(this, turn()).prompt.tokens
+    assert asyncio.run(this.tokens(turn(), ENDPOINTS.find(None))) == prepared(this, turn()).prompt.tokens
 
 
 @pytest.mark.parametrize(
@@ -102,7 +103,7 @@ def test_what_binds_and_what_reads_the_output_come_with_it() -> None:
 def test_tools_that_nobody_knows_how_to_call_are_refused_even_where_tokens_are_only_counted() -> None:
     asked = turn(tool_use(TOOLS, None, None, CONFIG.limits), tools=TOOLS)
     with pytest.raises(RequestError) as raised:
-        asyncio.run(turns().tokens(asked))
+        asyncio.run(turns().tokens(asked, ENDPOINTS.find(None)))
     assert raised.value.param == "tools"
 
 

@@ -7,5 +7,6 @@ generate  one completion
 bench     load for any OpenAI-compatible URL
 doctor    what this machine has, and what a model would need
 progress  bars for downloads and loading
+endpoint  what --endpoint says
 template  the file that --chat-template names
 """

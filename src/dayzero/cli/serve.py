@@ -5,7 +5,7 @@ The engine's process is spawned first and loads while this one imports its own l
 
 import asyncio
 import socket
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +13,7 @@ import typer
 
 from dayzero import log
 from dayzero.checkpoint.locate import locate
+from dayzero.cli.endpoint import endpoints_of
 from dayzero.cli.progress import Bars
 from dayzero.cli.template import read_template
 from dayzero.core.spec import EngineConfig, EngineSpec
@@ -46,6 +47,12 @@ def serve(
         int, typer.Option(min=1, help="computed in one step; fewer: shorter gaps between tokens beside long prompts")
     ] = 256,
     kv_memory: Annotated[float | None, typer.Option(min=0.0, max=2.0**20, help="GiB; default: half the free")] = None,
+    endpoint: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="names, limits and KV memory apart: name=short,max_context=1024,...; repeatable, docs/api.md"
+        ),
+    ] = None,
     chat_template: Annotated[Path | None, typer.Option(help="a Jinja file instead of the model's own")] = None,
     tool_format: Annotated[
         str,
@@ -66,6 +73,9 @@ def serve(
 ) -> None:
     """Serve a model over the OpenAI API."""
     _configure_log()
+    endpoints = endpoints_of(endpoint or ())
+    if endpoints and served_model_name is not None:
+        raise ConfigError("--served-model-name beside --endpoint", hint="give each endpoint its names: name=...")
     template = None if chat_template is None else read_template(chat_template)
     with Bars() as bars:
         path = locate(model, offline=offline, progress=bars)
@@ -79,6 +89,7 @@ def serve(
         max_requests=max_requests,
         max_step_tokens=max_step_tokens,
         kv_memory_bytes=None if kv_memory is None else int(kv_memory * 2**30),
+        endpoints=endpoints,
     )
     engine = EngineProcess(config)
     try:
@@ -97,6 +108,7 @@ def serve(
             strict=strict,
             store_responses=store_responses,
             collapse_guard=mode_of(collapse_guard),
+            endpoints=endpoints,
         )
         listener = bind(gateway_config)
         checkpoint = open_checkpoint(path)
@@ -138,7 +150,11 @@ async def _serve(
                 config,
                 listener,
                 on_started=lambda: announce(
-                    replica.spec, config.served_model_name, url_of(config.host, port), tools_line(tool_format, fault)
+                    replica.spec,
+                    config.served_model_name,
+                    url_of(config.host, port),
+                    tools_line(tool_format, fault),
+                    [endpoint.names for endpoint in config.endpoints],
                 ),
             )
         finally:
@@ -202,8 +218,8 @@ def tools_line(tool_format: "Format | None", fault: str | None) -> str:
     return tool_format.name + ("" if fault is None else f"; the chat template is for another one: {fault}")
 
 
-def announce(spec: EngineSpec, name: str, url: str, tools: str) -> None:
-    """What was decided, where it listens, and a line that works."""
+def announce(spec: EngineSpec, name: str, url: str, tools: str, names: Sequence[Sequence[str]] = ()) -> None:
+    """What was decided, where it listens, and a line that works. `names`: of each endpoint that was asked for."""
     print(
         f"model      {name} ({spec.family}, {spec.dtype}, precision {spec.precision}, "
         f"{spec.weight_bytes / 2**20:.0f} MiB)"
@@ -213,6 +229,12 @@ def announce(spec: EngineSpec, name: str, url: str, tools: str) -> None:
         f"KV pool    {spec.kv_blocks} blocks of {spec.block_size} tokens in {spec.kv_dtype}, "
         f"{spec.kv_bytes / 2**30:.2f} GiB as it fills"
     )
+    for endpoint, known_as in zip(spec.endpoints, names, strict=True):
+        print(
+            f"endpoint   {', '.join(known_as)}: {endpoint.max_context} tokens, "
+            f"{endpoint.max_requests} requests at once, {endpoint.kv_blocks} blocks, "
+            f"{endpoint.max_step_tokens} tokens of a step beside others"
+        )
     print(f"tools      {tools}")
     print(f"step       {spec.max_step_tokens} tokens, {spec.threads} threads")
     print(f"version    policy {spec.policy_version}, numerics {spec.numerics_id}")

@@ -4,4 +4,5 @@ sampling   what a client may ask of the sampler, and the bounds of each value
 events     what an engine says about a request
 prefix     keys of KV blocks
 spec       what the user asked of an engine, and what was decided
+shares     how endpoints divide what a server has
 """

@@ -14,6 +14,7 @@ generate     the choices of one request at an engine
 stream       token events of one choice to text, log-probs and an end
 aside        long work beside the event loop
 answer       deltas as server-sent events or as one body
+endpoint     which names lead where
 admission    how many requests may be in the system
 metrics      Prometheus
 openapi      the description of all this

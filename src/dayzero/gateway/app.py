@@ -18,6 +18,7 @@ from dayzero.gateway.admission import Admission
 from dayzero.gateway.chat_encoder import ChatEncoder, ChatRenderer
 from dayzero.gateway.config import GatewayConfig
 from dayzero.gateway.constrain import Constrainer, GrammarGate
+from dayzero.gateway.endpoint import Endpoints
 from dayzero.gateway.generate import Generator
 from dayzero.gateway.metrics import Metrics
 from dayzero.gateway.middleware import Authenticate, BoundBody, ErrorBoundary, Exchanges
@@ -78,22 +79,21 @@ def create_app(
     gate         what tries grammars; None: one of its own, in confined processes
     """
     clock = clock or SystemClock()
-    admission = Admission(config.max_in_flight)
-    metrics = Metrics(lambda: replica.load, admission)
     spec = replica.spec
+    endpoints = Endpoints.of(config, spec)
+    metrics = Metrics(lambda: replica.load, endpoints.admission, endpoints.by_key)
     gate = gate or Gate(tokenizer.to_json, spec.vocab_size, spec.eos_token_ids)
     service = TextService(
         config=config,
         replica=replica,
         tokenizer=tokenizer,
         defaults=defaults,
-        admission=admission,
+        endpoints=endpoints,
         generator=Generator(replica, tokenizer, metrics, clock),
         constrainer=Constrainer(spec, gate),
         clock=clock,
     )
-    endpoints = _endpoints(service, ChatEncoder(service, renderer), Reader(tool_format, tokenizer), metrics)
-    api = _routed(endpoints)
+    api = _routed(_views(service, ChatEncoder(service, renderer), Reader(tool_format, tokenizer), metrics))
     app: ASGIApp = BoundBody(api, config.limits.body_bytes)
     app = Authenticate(app, config.api_keys)
     app = ErrorBoundary(app, config.limits.header_bytes)
@@ -114,14 +114,14 @@ def create_app(
             ],
         )
     routes = tuple((route.path, method) for route in api.routes for method in sorted(route.methods))  # type: ignore[attr-defined]
-    return Gateway(Exchanges(app, clock, metrics), admission, routes, gate.close)
+    return Gateway(Exchanges(app, clock, metrics), endpoints.admission, routes, gate.close)
 
 
-def _endpoints(
+def _views(
     service: TextService, encoder: ChatEncoder, reader: Reader, metrics: Metrics
 ) -> dict[tuple[str, str], ASGIApp]:
     """What serves each method and path."""
-    models = ModelsView(service)
+    models = ModelsView(service.endpoints)
     turns = Turns(service, encoder, reader)
     store = _response_store(service)
     return {
@@ -135,11 +135,11 @@ def _endpoints(
         ("POST", "/v1/responses/{response}/cancel"): CancelResponseView(store),
         ("GET", "/v1/responses/{response}/input_items"): InputItemsView(store),
         ("GET", "/v1/models"): models,
-        ("GET", "/v1/models/{model:path}"): ModelView(models),
+        ("GET", "/v1/models/{model:path}"): ModelView(models, service.endpoints),
         ("POST", "/tokenize"): TokenizeView(service, encoder),
         ("POST", "/detokenize"): DetokenizeView(service),
         ("GET", "/health"): HealthView(service.replica),
-        ("GET", "/ready"): ReadyView(service.replica, service.admission),
+        ("GET", "/ready"): ReadyView(service.replica, service.endpoints.admission),
         ("GET", "/version"): VersionView(service.replica),
         ("GET", "/metrics"): MetricsView(metrics),
     }
@@ -152,8 +152,8 @@ def _response_store(service: TextService) -> ResponseStore | None:
     return ResponseStore(tenant_bytes=config.stored_bytes, lifetime_s=config.stored_s, clock=service.clock)
 
 
-def _routed(endpoints: Mapping[tuple[str, str], ASGIApp]) -> FastAPI:
-    """FastAPI routes and describes; the endpoints are plain ASGI, so nothing stands between them and the socket."""
+def _routed(views: Mapping[tuple[str, str], ASGIApp]) -> FastAPI:
+    """FastAPI routes and describes; the views are plain ASGI, so nothing stands between them and the socket."""
     api = FastAPI(
         title="dayzero",
         version=__version__,
@@ -162,8 +162,8 @@ def _routed(endpoints: Mapping[tuple[str, str], ASGIApp]) -> FastAPI:
         redirect_slashes=False,
         exception_handlers={HTTPException: _answer, Exception: _answer},
     )
-    for (method, path), endpoint in endpoints.items():
-        api.router.routes.append(Route(path, _Named(path, endpoint), methods=[method]))
+    for (method, path), view in views.items():
+        api.router.routes.append(Route(path, _Named(path, view), methods=[method]))
     document = openapi.document(__version__)
     api.openapi = lambda: document  # type: ignore[method-assign]
     return api
@@ -172,13 +172,13 @@ def _routed(endpoints: Mapping[tuple[str, str], ASGIApp]) -> FastAPI:
 class _Named:
     """Writes down which route was taken, for the log and the metrics."""
 
-    def __init__(self, path: str, endpoint: ASGIApp) -> None:
+    def __init__(self, path: str, view: ASGIApp) -> None:
         self._path = path
-        self._endpoint = endpoint
+        self._view = view
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange.of(scope).route = self._path
-        await self._endpoint(scope, receive, send)
+        await self._view(scope, receive, send)
 
 
 async def _answer(request: Request, error: Exception) -> Response:

@@ -27,12 +27,13 @@ class ChatEncoder:
         self,
         messages: Sequence[Mapping[str, Any]],
         *,
+        context: int,
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool | None,
         continue_final_message: bool,
         variables: Mapping[str, Any],
     ) -> list[int]:
-        """Raises RequestError, naming the field, for what is no conversation or does not fit."""
+        """Raises RequestError, naming the field, for what is no conversation or cannot fit `context` tokens."""
         service = self._service
         if self._renderer is None:
             raise RequestError(
@@ -53,6 +54,6 @@ class ChatEncoder:
             variables=variables,
         )
         num_chars = sum(len(str(message["content"])) for message in chat.messages)
-        check_text_size(num_chars, context=service.context, limits=limits, param="messages")
+        check_text_size(num_chars, context=context, limits=limits, param="messages")
         rendering = await self._renderer.render(chat)
         return await service.tokenize(len(rendering.text), lambda: encode_rendering(service.tokenizer, rendering))

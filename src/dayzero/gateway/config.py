@@ -3,6 +3,7 @@
 import secrets
 from dataclasses import dataclass, field
 
+from dayzero.core.spec import EndpointConfig
 from dayzero.errors import ConfigError
 from dayzero.gateway.guard import Mode
 
@@ -44,6 +45,7 @@ class GatewayConfig:
     """One gateway.
 
     api_keys            empty: everyone may do everything; each key is a tenant of its own
+    endpoints           the first is for requests that name no model; none: there is one, of the served model name
     max_in_flight       engine requests in the system, those that wait included; `n` choices count n times
     default_max_tokens  of a chat that does not say; less where the context is shorter
     request_timeout_s   from the first byte of a request to its last token
@@ -68,6 +70,7 @@ class GatewayConfig:
     store_responses: bool = False
     stored_bytes: int = 64 * 2**20
     stored_s: float = 3600.0
+    endpoints: tuple[EndpointConfig, ...] = ()
     max_in_flight: int = 1024
     default_max_tokens: int = 2048
     request_timeout_s: float = 600.0
@@ -78,8 +81,12 @@ class GatewayConfig:
     limits: Limits = Limits()
 
     def __post_init__(self) -> None:
-        if not self.served_model_name.isprintable() or not self.served_model_name:
-            raise ConfigError(f"served model name: {self.served_model_name!r}", hint="use printable characters")
+        names = [name for endpoint in self.endpoints for name in endpoint.names]
+        for name in (self.served_model_name, *names):
+            if not name.isprintable() or not name:
+                raise ConfigError(f"served model name: {name!r}", hint="use printable characters")
+        if doubled := [name for name in names if names.count(name) > 1]:
+            raise ConfigError(f"two endpoints of one name: {doubled[0]}", hint="give each name once")
         if not 0 <= self.port < 65536:
             raise ConfigError(f"port out of range: {self.port}")
         if any(not key or not key.isascii() or key != key.strip() for key in self.api_keys):

@@ -19,6 +19,7 @@ class Exchange:
     route    the pattern that matched, e.g. /v1/models/{model}
     tenant   digest of the api key; "" without keys
     seed     of a generation: what its answer can be had again with
+    endpoint   what the engine calls the one that the request is for; "" if there is but one
     """
 
     id: str
@@ -29,6 +30,7 @@ class Exchange:
     prompt_tokens: int = 0
     output_tokens: int = 0
     seed: int | None = None
+    endpoint: str = ""
     ignored_fields: list[str] = field(default_factory=list)
 
 

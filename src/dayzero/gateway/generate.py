@@ -43,6 +43,7 @@ class Prompt:
 class Work:
     """One API request, ready to run: every prompt gets `num_choices` choices.
 
+    endpoint     what the engine calls it
     received_s   on the gateway's clock
     constraint   what binds every output
     """
@@ -56,6 +57,7 @@ class Work:
     received_s: float
     deadline_s: float
     constraint: Constraint | None = None
+    endpoint: str = ""
     guard: GuardPolicy = UNGUARDED
 
     @property
@@ -121,7 +123,7 @@ class Generator:
         return usage_of(work, streams)
 
     async def _run_choice(self, work: Work, stream: ChoiceStream, sink: Sink) -> None:
-        clock, metrics = self._clock, self._metrics
+        clock, latency = self._clock, self._metrics.latency(work.endpoint)
         submit = self._submit(work, stream.index)
         guard = self._guard(work, submit)
         source = self._replicas[0].generate(submit) if guard is None else self._guarded(submit, stream, guard)
@@ -136,12 +138,12 @@ class Generator:
                 if event.tokens:
                     now_s = clock.now_s()
                     if last_s is None:
-                        metrics.time_to_first_token_s.observe(now_s - work.received_s)
+                        latency.first(now_s - work.received_s)
                     else:
-                        metrics.inter_token_latency_s.observe(now_s - last_s)
+                        latency.next(now_s - last_s)
                     last_s = now_s
                     for _ in range(len(event.tokens) - 1):
-                        metrics.inter_token_latency_s.observe(0.0)
+                        latency.next(0.0)
                 if stream.is_finished:
                     return
         raise InternalError("the engine's events ended without a terminal one")
@@ -214,6 +216,7 @@ class Generator:
             deadline_s=work.deadline_s,
             choice=choice,
             constraint=work.constraint,
+            endpoint=work.endpoint,
         )
 
 

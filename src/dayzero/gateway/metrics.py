@@ -4,14 +4,16 @@ Counters of requests and tokens are counted here, from events; what the engine k
 its last step when somebody asks.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from dayzero.gateway.admission import Admission
-from dayzero.wire.messages import Load
+from dayzero.wire.messages import EndpointLoad, Load
 
 CONTENT_TYPE = "text/plain; version=1.0.0; charset=utf-8"
 
@@ -24,7 +26,10 @@ class Metrics:
     tokens that come together share a time, so the first gap is real and the rest are 0.
     """
 
-    def __init__(self, load: Callable[[], Load], admission: Admission) -> None:
+    def __init__(
+        self, load: Callable[[], Load], admission: Admission, endpoints: Mapping[str, Admission] | None = None
+    ) -> None:
+        """endpoints: by what the engine calls them, in its order; none: nobody asked for any to be told apart"""
         self.registry = CollectorRegistry()
         self.requests = Counter(
             "dayzero_requests", "HTTP requests answered", ["route", "status"], registry=self.registry
@@ -49,7 +54,37 @@ class Metrics:
         )
         in_flight = Gauge("dayzero_requests_in_flight", "Engine requests admitted", registry=self.registry)
         in_flight.set_function(lambda: admission.in_flight)
-        self.registry.register(_EngineCollector(load))
+        self.registry.register(_EngineCollector(load, tuple(endpoints or ())))
+        everywhere = (self.time_to_first_token_s, self.inter_token_latency_s)
+        self._latencies = {"": Latency(everywhere[:1], everywhere[1:])}
+        self._tell_apart(endpoints or {}, *everywhere)
+
+    def latency(self, endpoint: str) -> "Latency":
+        """Where the times of a choice are counted."""
+        return self._latencies[endpoint]
+
+    def _tell_apart(self, endpoints: Mapping[str, Admission], first: Histogram, later: Histogram) -> None:
+        """The metrics of each endpoint. Their names are the configuration's, so there is a bound to the labels."""
+        in_flight = Gauge(
+            "dayzero_endpoint_requests_in_flight", "Engine requests admitted", ["endpoint"], registry=self.registry
+        )
+        first_here = Histogram(
+            "dayzero_endpoint_time_to_first_token_seconds",
+            "Time to first token",
+            ["endpoint"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        later_here = Histogram(
+            "dayzero_endpoint_inter_token_latency_seconds",
+            "Gap between consecutive tokens of one choice",
+            ["endpoint"],
+            buckets=_ITL_SECONDS,
+            registry=self.registry,
+        )
+        for name, admission in endpoints.items():
+            in_flight.labels(name).set_function(partial(getattr, admission, "in_flight"))
+            self._latencies[name] = Latency((first, first_here.labels(name)), (later, later_here.labels(name)))
 
     def exposition(self) -> bytes:
         """All metrics in the text format."""
@@ -62,11 +97,28 @@ class Metrics:
         return Histogram(name, text, buckets=_SECONDS, registry=self.registry)
 
 
-class _EngineCollector(Collector):
-    """The engine's raw numbers under their public names."""
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """The histograms that a choice's first token is counted in, and those of the later ones."""
 
-    def __init__(self, load: Callable[[], Load]) -> None:
+    of_first: Sequence[Histogram]
+    of_later: Sequence[Histogram]
+
+    def first(self, seconds: float) -> None:
+        for histogram in self.of_first:
+            histogram.observe(seconds)
+
+    def next(self, seconds: float) -> None:
+        for histogram in self.of_later:
+            histogram.observe(seconds)
+
+
+class _EngineCollector(Collector):
+    """The engine's raw numbers under their public names, and under those of its endpoints if it has any."""
+
+    def __init__(self, load: Callable[[], Load], endpoints: Sequence[str]) -> None:
         self._load = load
+        self._endpoints = endpoints
 
     def collect(self) -> Iterable[Metric]:
         load = self._load()
@@ -79,3 +131,18 @@ class _EngineCollector(Collector):
         yield CounterMetricFamily("dayzero_computed_tokens", "Tokens computed", load.computed_tokens)
         yield CounterMetricFamily("dayzero_prefix_hit_tokens", "Prompt tokens found cached", load.prefix_hit_tokens)
         yield CounterMetricFamily("dayzero_preemptions", "Requests preempted", load.preemptions)
+        yield from self._by_endpoint(load)
+
+    def _by_endpoint(self, load: Load) -> Iterable[Metric]:
+        label = ["endpoint"]
+        running = GaugeMetricFamily("dayzero_endpoint_requests_running", "Requests in the engine's batch", labels=label)
+        waiting = GaugeMetricFamily("dayzero_endpoint_requests_waiting", "Requests waiting in the engine", labels=label)
+        used = GaugeMetricFamily("dayzero_endpoint_kv_blocks_used_ratio", "KV blocks held by requests", labels=label)
+        preemptions = CounterMetricFamily("dayzero_endpoint_preemptions", "Requests preempted", labels=label)
+        parts = load.endpoints if self._endpoints else ()
+        for name, part in zip(self._endpoints, parts or [EndpointLoad()] * len(self._endpoints), strict=True):
+            running.add_metric([name], part.running)
+            waiting.add_metric([name], part.waiting)
+            used.add_metric([name], part.kv_blocks_used / part.kv_blocks_total if part.kv_blocks_total else 0.0)
+            preemptions.add_metric([name], part.preemptions)
+        return (running, waiting, used, preemptions)

@@ -77,6 +77,8 @@ class Exchanges:
         }
         if this.seed is not None:
             fields["seed"] = this.seed
+        if this.endpoint:
+            fields["endpoint"] = this.endpoint
         log.info("request", extra=fields)
 
 

@@ -12,13 +12,13 @@ from starlette.types import Receive, Scope, Send
 from dayzero.checkpoint.config import GenerationDefaults
 from dayzero.clock import Clock
 from dayzero.core.constraint import Constraint
-from dayzero.errors import ReplicaLost, RequestError, UnknownModel
+from dayzero.errors import ReplicaLost, RequestError
 from dayzero.gateway import exchange
-from dayzero.gateway.admission import Admission
 from dayzero.gateway.answer import Format, answer_stream, answer_whole
 from dayzero.gateway.aside import aside
 from dayzero.gateway.config import GatewayConfig
 from dayzero.gateway.constrain import Constrainer
+from dayzero.gateway.endpoint import Endpoint, Endpoints
 from dayzero.gateway.fields import GenerationFields, Terms
 from dayzero.gateway.generate import Generator, Prompt, Work
 from dayzero.gateway.guard import GuardPolicy
@@ -45,17 +45,13 @@ class TextService:
     replica: Replica
     tokenizer: Tokenizer
     defaults: GenerationDefaults
-    admission: Admission
+    endpoints: Endpoints
     generator: Generator
     constrainer: Constrainer
     clock: Clock
 
-    @property
-    def context(self) -> int:
-        return self.replica.spec.max_context
-
-    async def read(self, scope: Scope, receive: Receive, kind: type[T], rules: FieldRules) -> T:
-        """The typed body of a request. RequestError names the field at fault."""
+    async def read(self, scope: Scope, receive: Receive, kind: type[T], rules: FieldRules) -> tuple[T, Endpoint]:
+        """The typed body of a request, and whom it is for. RequestError names the field at fault."""
         limits = self.config.limits
         body = await read_body(receive, within_s=limits.body_read_s)
 
@@ -65,8 +61,9 @@ class TextService:
 
         model, request, ignored = await aside(parse, is_long=len(body) >= PARSE_ASIDE_FROM_BYTES)
         exchange.of(scope).ignored_fields += ignored
-        self._check_model(model)
-        return request
+        endpoint = self.endpoints.find(model)
+        exchange.of(scope).endpoint = endpoint.key
+        return request, endpoint
 
     async def tokenize(self, num_chars: int, encode: Callable[[], R]) -> R:
         """Call `encode`, which works on so many characters, where it does not keep the loop from others."""
@@ -81,6 +78,7 @@ class TextService:
         form: Format,
         connection: tuple[Scope, Receive, Send],
         *,
+        endpoint: Endpoint,
         constraint: Constraint | None,
     ) -> None:
         """Generate and answer, as a stream or at once."""
@@ -93,6 +91,7 @@ class TextService:
             num_choices=terms.num_choices,
             rules=rules,
             constraint=constraint,
+            endpoint=endpoint.key,
             salt=derive_salt(self.config.cache_secret, this.tenant, check_salt(fields.cache_salt)),
             tenant=this.tenant,
             priority=fields.priority or 0,
@@ -106,12 +105,6 @@ class TextService:
             await answer_stream(self.generator, work, form, scope, receive, send, config=self.config, clock=self.clock)
         else:
             await answer_whole(self.generator, work, form, scope, receive, send, config=self.config)
-
-    def _check_model(self, name: object) -> None:
-        if name is not None and name != self.config.served_model_name:
-            raise UnknownModel(
-                f"no such model: {str(name)[:100]}", param="model", hint=f"served: {self.config.served_model_name}"
-            )
 
 
 def check_salt(salt: str | None) -> str:

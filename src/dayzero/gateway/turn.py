@@ -15,6 +15,7 @@ from dayzero.core.sampling import check_prompt
 from dayzero.gateway.answer import Format
 from dayzero.gateway.chat_encoder import ChatEncoder
 from dayzero.gateway.constrain import bound_by
+from dayzero.gateway.endpoint import Endpoint
 from dayzero.gateway.fields import GenerationFields, Terms, resolve_max_tokens, sampling_params
 from dayzero.gateway.generate import Prompt
 from dayzero.gateway.reading import Reader
@@ -58,13 +59,14 @@ class Prepared:
     """A turn that can be run."""
 
     turn: Turn
+    endpoint: Endpoint
     prompt: Prompt
     rules: StreamRules
     constraint: Constraint | None
 
 
 class Turns:
-    """Of one model. A caller of `prepare` and `answer` holds a place of `service.admission` for both.
+    """Of one model. A caller of `prepare` and `answer` holds a place of the endpoint's admission for both.
 
     RequestError names the fields as chat completions do.
     """
@@ -74,11 +76,12 @@ class Turns:
         self._encoder = encoder
         self._reader = reader
 
-    async def tokens(self, turn: Turn) -> list[int]:
+    async def tokens(self, turn: Turn, endpoint: Endpoint) -> list[int]:
         """The prompt. Raises RequestError."""
         self._reader.check(turn.use)
         tokens = await self._encoder.encode(
             turn.messages,
+            context=endpoint.max_context,
             tools=turn.tools,
             add_generation_prompt=turn.add_generation_prompt,
             continue_final_message=turn.continue_final_message,
@@ -87,10 +90,10 @@ class Turns:
         check_prompt(tokens, self._service.replica.spec.vocab_size, param="messages")
         return tokens
 
-    async def prepare(self, turn: Turn) -> Prepared:
+    async def prepare(self, turn: Turn, endpoint: Endpoint) -> Prepared:
         """Everything that can be wrong with a turn is found here. Raises RequestError."""
         service, fields, terms = self._service, turn.fields, turn.terms
-        tokens = await self.tokens(turn)
+        tokens = await self.tokens(turn, endpoint)
         params = sampling_params(
             fields,
             service.defaults,
@@ -99,7 +102,7 @@ class Turns:
                 turn.max_tokens,
                 turn.most_tokens or service.defaults.max_new_tokens or service.config.default_max_tokens,
                 prompt_tokens=len(tokens),
-                context=service.context,
+                context=endpoint.max_context,
                 param="messages",
             ),
             vocab_size=service.replica.spec.vocab_size,
@@ -115,7 +118,7 @@ class Turns:
             reading=reading,
             bound_by=bound_by(turn.structured, turn.use),
         )
-        return Prepared(turn=turn, prompt=Prompt(tokens, params), rules=rules, constraint=constraint)
+        return Prepared(turn=turn, endpoint=endpoint, prompt=Prompt(tokens, params), rules=rules, constraint=constraint)
 
     async def answer(self, prepared: Prepared, form: Format, connection: tuple[Scope, Receive, Send]) -> None:
         """Generate, and have the answer written by `form`: as a stream, or at once."""
@@ -127,5 +130,6 @@ class Turns:
             prepared.rules,
             form,
             connection,
+            endpoint=prepared.endpoint,
             constraint=prepared.constraint,
         )

@@ -96,7 +96,7 @@ RULES = FieldRules(
 
 
 class ChatView:
-    """The endpoint."""
+    """The route."""
 
     def __init__(self, service: TextService, turns: Turns) -> None:
         self._service = service
@@ -104,15 +104,16 @@ class ChatView:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._service
-        request = await service.read(scope, receive, ChatRequest, RULES)
+        request, endpoint = await service.read(scope, receive, ChatRequest, RULES)
         turn = turn_of(request, service.config)
         calls = bool(turn.use.tools) and turn.use.mode != "none"
         changes = changes_of(json_output(request, turn.structured, calls=calls), is_asked=turn.terms.partial_json)
-        with service.admission.admit(turn.terms.num_choices):
-            prepared = await self._turns.prepare(turn)
+        with endpoint.admission.admit(turn.terms.num_choices):
+            prepared = await self._turns.prepare(turn, endpoint)
             form = ChatFormat(
                 service,
                 turn.terms,
+                model=endpoint.model,
                 is_scored=turn.logprobs is not None,
                 shows_reasoning=request.include_reasoning is not False,
                 prompt_token_ids=prepared.prompt.tokens if request.return_token_ids else None,
@@ -173,6 +174,7 @@ class ChatFormat:
         service: TextService,
         terms: Terms,
         *,
+        model: str,
         is_scored: bool,
         shows_reasoning: bool = True,
         prompt_token_ids: list[int] | None = None,
@@ -191,7 +193,7 @@ class ChatFormat:
         self._envelope = {
             "id": f"chatcmpl-{secrets.token_hex(16)}",
             "created": int(time.time()),
-            "model": service.config.served_model_name,
+            "model": model,
             "system_fingerprint": service.replica.spec.policy_version,
         }
         head = self._encode({**self._envelope, "object": "chat.completion.chunk"})[:-1]

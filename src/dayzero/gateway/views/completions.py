@@ -16,6 +16,7 @@ from dayzero.core.sampling import MAX_LOGPROBS, SEED_RANGE, check_prompt
 from dayzero.errors import RequestError
 from dayzero.gateway.config import Limits
 from dayzero.gateway.constrain import bound_by
+from dayzero.gateway.endpoint import Endpoint
 from dayzero.gateway.fields import (
     HARMLESS,
     HARMLESS_EXTRAS,
@@ -67,22 +68,24 @@ RawPrompt = str | list[int]  # before it is tokenized
 
 
 class CompletionView:
-    """The endpoint."""
+    """The route."""
 
     def __init__(self, service: TextService) -> None:
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._service
-        request = await service.read(scope, receive, CompletionRequest, RULES)
+        request, endpoint = await service.read(scope, receive, CompletionRequest, RULES)
         terms = terms_of(request, service.config.limits)
         check_request(request)
         structured = structured_of(request, service.config.limits)
         changes = changes_of(json_output(request, structured), is_asked=terms.partial_json)
         given = prompts_of(request.prompt, service.config.limits)
-        with service.admission.admit(terms.num_choices * len(given)):
+        with endpoint.admission.admit(terms.num_choices * len(given)):
             prompts = [
-                await self._prompt(request, prompt, (terms.seed + number) % SEED_RANGE)  # equal prompts differ
+                await self._prompt(
+                    request, endpoint, prompt, (terms.seed + number) % SEED_RANGE
+                )  # equal prompts differ
                 for number, prompt in enumerate(given)
             ]
             rules = StreamRules(
@@ -96,6 +99,7 @@ class CompletionView:
             form = CompletionFormat(
                 service,
                 prompts,
+                model=endpoint.model,
                 num_choices=terms.num_choices,
                 request=request,
                 include_usage=terms.include_usage,
@@ -103,18 +107,20 @@ class CompletionView:
             )
             constraint = await service.constrainer.constraint(structured, [prompt.params for prompt in prompts])
             connection = (scope, receive, send)
-            await service.answer(prompts, request, terms, rules, form, connection, constraint=constraint)
+            await service.answer(
+                prompts, request, terms, rules, form, connection, endpoint=endpoint, constraint=constraint
+            )
 
-    async def _prompt(self, request: CompletionRequest, given: RawPrompt, seed: int) -> Prompt:
+    async def _prompt(self, request: CompletionRequest, endpoint: Endpoint, given: RawPrompt, seed: int) -> Prompt:
         service = self._service
-        tokens = await self._tokens(request, given)
+        tokens = await self._tokens(request, given, endpoint.max_context)
         vocab_size = service.replica.spec.vocab_size
         check_prompt(tokens, vocab_size)
         max_tokens = resolve_max_tokens(
             request.max_tokens,
             DEFAULT_MAX_TOKENS,
             prompt_tokens=len(tokens),
-            context=service.context,
+            context=endpoint.max_context,
             param="prompt",
         )
         prompt_logprobs = request.logprobs if request.echo else None
@@ -131,11 +137,11 @@ class CompletionView:
         )
         return Prompt(tokens, params, self._echo(request, given, tokens))
 
-    async def _tokens(self, request: CompletionRequest, given: RawPrompt) -> list[int]:
+    async def _tokens(self, request: CompletionRequest, given: RawPrompt, context: int) -> list[int]:
         if not isinstance(given, str):
             return given
         service = self._service
-        check_text_size(len(given), context=service.context, limits=service.config.limits, param="prompt")
+        check_text_size(len(given), context=context, limits=service.config.limits, param="prompt")
         special = request.parse_special is not False
         encode = service.tokenizer.encode if request.add_special_tokens is False else service.tokenizer.encode_prompt
         return await service.tokenize(len(given), lambda: encode(given, special=special))
@@ -186,6 +192,7 @@ class CompletionFormat:
         service: TextService,
         prompts: Sequence[Prompt],
         *,
+        model: str,
         num_choices: int,
         request: CompletionRequest,
         include_usage: bool,
@@ -204,7 +211,7 @@ class CompletionFormat:
             "id": f"cmpl-{secrets.token_hex(16)}",
             "object": "text_completion",
             "created": int(time.time()),
-            "model": service.config.served_model_name,
+            "model": model,
             "system_fingerprint": service.replica.spec.policy_version,
         }
         self._head = b"data: " + self._encode(self._envelope)[:-1] + b',"choices":['

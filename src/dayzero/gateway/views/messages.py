@@ -129,7 +129,7 @@ COUNT_RULES = replace(RULES, harmless=RULES.harmless | _OF_ANSWERS)
 
 
 class MessagesView:
-    """The endpoint."""
+    """The route."""
 
     def __init__(self, service: TextService, turns: Turns) -> None:
         self._service = service
@@ -137,13 +137,13 @@ class MessagesView:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._service
-        request = await service.read(scope, receive, MessagesRequest, RULES)
+        request, endpoint = await service.read(scope, receive, MessagesRequest, RULES)
         this = exchange.of(scope)
         turn = turn_of(request, service.config)
-        with service.admission.admit(1):
-            prepared = await self._turns.prepare(turn)
+        with endpoint.admission.admit(1):
+            prepared = await self._turns.prepare(turn, endpoint)
             form = MessagesFormat(
-                model=service.config.served_model_name,
+                model=endpoint.model,
                 request_id=this.id,
                 prompt_tokens=len(prepared.prompt.tokens),
                 is_clamped=prepared.prompt.params.max_tokens < request.max_tokens,
@@ -161,10 +161,10 @@ class CountTokensView:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._service
-        request = await service.read(scope, receive, CountTokensRequest, COUNT_RULES)
+        request, endpoint = await service.read(scope, receive, CountTokensRequest, COUNT_RULES)
         turn = turn_of(request, service.config)
-        with service.admission.admit(1):
-            tokens = await self._turns.tokens(turn)
+        with endpoint.admission.admit(1):
+            tokens = await self._turns.tokens(turn, endpoint)
         await send_json(send, msgspec.json.encode({"input_tokens": len(tokens)}))
 
 

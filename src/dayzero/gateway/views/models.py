@@ -6,41 +6,40 @@ from typing import Any
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from dayzero.errors import UnknownModel
 from dayzero.gateway.answer import send_json
-from dayzero.gateway.service import TextService
+from dayzero.gateway.endpoint import Endpoint, Endpoints
 
 
 class ModelsView:
-    """The list, of one model."""
+    """The list: one model, by each name of its endpoints."""
 
-    def __init__(self, service: TextService) -> None:
-        self._service = service
+    def __init__(self, endpoints: Endpoints) -> None:
+        self._endpoints = endpoints
         self._created = int(time.time())
 
-    def entry(self) -> dict[str, Any]:
+    def entry(self, endpoint: Endpoint) -> dict[str, Any]:
         return {
-            "id": self._service.config.served_model_name,
+            "id": endpoint.model,
             "object": "model",
             "created": self._created,
             "owned_by": "dayzero",
-            "max_model_len": self._service.context,
+            "max_model_len": endpoint.max_context,
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         del scope, receive
-        await send_json(send, msgspec.json.encode({"object": "list", "data": [self.entry()]}))
+        entries = [self.entry(endpoint) for endpoint in self._endpoints]
+        await send_json(send, msgspec.json.encode({"object": "list", "data": entries}))
 
 
 class ModelView:
     """One model by name."""
 
-    def __init__(self, models: ModelsView) -> None:
+    def __init__(self, models: ModelsView, endpoints: Endpoints) -> None:
         self._models = models
+        self._endpoints = endpoints
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         del receive
-        entry = self._models.entry()
-        if scope["path_params"]["model"] != entry["id"]:
-            raise UnknownModel("no such model", param="model", hint=f"served: {entry['id']}")
-        await send_json(send, msgspec.json.encode(entry))
+        endpoint = self._endpoints.find(scope["path_params"]["model"])
+        await send_json(send, msgspec.json.encode(self._models.entry(endpoint)))

@@ -155,7 +155,7 @@ _MAX_METADATA_CHARS = 512
 
 
 class ResponsesView:
-    """The endpoint. `store` None: nothing outlives its answer."""
+    """The route. `store` None: nothing outlives its answer."""
 
     def __init__(self, service: TextService, turns: Turns, store: ResponseStore | None) -> None:
         self._service = service
@@ -165,18 +165,18 @@ class ResponsesView:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._service
-        request = await service.read(scope, receive, ResponsesRequest, RULES)
+        request, endpoint = await service.read(scope, receive, ResponsesRequest, RULES)
         this = exchange.of(scope)
         response_id = f"resp_{secrets.token_hex(24)}"
         with names_of_responses():
             _check(request)
             items = [*self._before(request, this.tenant), *items_of(request.input)]
             turn = turn_of(request, items, service.config)
-            with service.admission.admit(1):
-                prepared = await self._turns.prepare(turn)
+            with endpoint.admission.admit(1):
+                prepared = await self._turns.prepare(turn, endpoint)
                 keep, retention = self._keeping(request, this.tenant, response_id, items)
                 response = {
-                    **response_of(request, prepared.prompt.params, service.config.served_model_name),
+                    **response_of(request, prepared.prompt.params, endpoint.model),
                     "id": response_id,
                     **retention,
                 }

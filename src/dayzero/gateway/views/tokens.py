@@ -59,15 +59,15 @@ class TokenizeView:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._service
-        request = await service.read(scope, receive, TokenizeRequest, RULES)
-        with service.admission.admit(1):
-            tokens = await self._tokens(request)
-        body: dict[str, Any] = {"count": len(tokens), "max_model_len": service.context, "tokens": tokens}
+        request, endpoint = await service.read(scope, receive, TokenizeRequest, RULES)
+        with endpoint.admission.admit(1):
+            tokens = await self._tokens(request, endpoint.max_context)
+        body: dict[str, Any] = {"count": len(tokens), "max_model_len": endpoint.max_context, "tokens": tokens}
         if request.return_token_strs:
             body["token_strs"] = [service.tokenizer.token_bytes(token).decode("utf-8", "replace") for token in tokens]
         await send_json(send, msgspec.json.encode(body))
 
-    async def _tokens(self, request: TokenizeRequest) -> list[int]:
+    async def _tokens(self, request: TokenizeRequest, context: int) -> list[int]:
         service = self._service
         prompt = request.prompt
         if (prompt is None) == (request.messages is None):
@@ -75,12 +75,13 @@ class TokenizeView:
         if request.messages is not None:
             return await self._encoder.encode(
                 request.messages,
+                context=context,
                 add_generation_prompt=request.add_generation_prompt,
                 continue_final_message=bool(request.continue_final_message),
                 variables=request.chat_template_kwargs or {},
             )
         assert prompt is not None
-        check_text_size(len(prompt), context=service.context, limits=service.config.limits, param="prompt")
+        check_text_size(len(prompt), context=context, limits=service.config.limits, param="prompt")
         encode = service.tokenizer.encode if request.add_special_tokens is False else service.tokenizer.encode_prompt
         special = request.parse_special is not False
         return await service.tokenize(len(prompt), lambda: encode(prompt, special=special))
@@ -94,9 +95,11 @@ class DetokenizeView:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._service
-        request = await service.read(scope, receive, DetokenizeRequest, DETOKENIZE_RULES)
-        if len(request.tokens) > service.context:
-            raise RequestError(f"too many tokens: {len(request.tokens)} (limit: {service.context})", param="tokens")
+        request, endpoint = await service.read(scope, receive, DetokenizeRequest, DETOKENIZE_RULES)
+        if len(request.tokens) > endpoint.max_context:
+            raise RequestError(
+                f"too many tokens: {len(request.tokens)} (limit: {endpoint.max_context})", param="tokens"
+            )
         if request.tokens:
             check_prompt(request.tokens, service.replica.spec.vocab_size, param="tokens")
         text = service.tokenizer.decode(request.tokens, skip_special=False)
