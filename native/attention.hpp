@@ -47,6 +47,12 @@ struct KVShape {
     int64_t slot(int head) const { return static_cast<int64_t>(head) * block_size; }
 };
 
+// Up to 64 keys of a request at places from `first` on, none after `last`, and their values.
+struct NextKeys {
+    const int32_t* table = nullptr;  // null: none
+    int kv_head = 0, first = 0, last = 0;
+};
+
 // Consecutive rows of a request that attend to one KV head; each row is `queries_per_kv` lines, one for each query head.
 struct Attend {
     const float* q;  // the first line of the first row
@@ -68,6 +74,7 @@ struct Attend {
     const uint64_t* trees;  // masks of the rows, or null; their forest begins at the place first_tree
     int first_tree;
     uint8_t* scratch;  // attend_scratch_bytes
+    NextKeys next;     // that the caller's thread will meet after these, fetched meanwhile
 
     int lines() const { return num_rows * queries_per_kv; }
     int place(int row) const { return positions[row] - dropped; }

@@ -27,6 +27,45 @@ void write_kv(const float* k, const float* v, const KVShape& shape, uint8_t* blo
     }
 }
 
+// Where a place of a request lies in the pool.
+struct Slot {
+    const uint8_t* block;
+    int offset;
+
+    Slot(const Attend& call, const int32_t* table, int place)
+        : block(call.pool + table[place / call.shape.block_size] * call.shape.block()),
+          offset(place % call.shape.block_size) {}
+    Slot(const Attend& call, int place) : Slot(call, call.table, place) {}
+};
+
+// Keys and values that are met next, 16 by 16 as they are stored, to be fetched little by little: blocks lie scattered,
+// hardware does not guess where, and it waits for a burst of fetches as for any other.
+struct Ahead {
+    const uint8_t *keys[4], *values[4];
+    int token_bytes = 0;  // 0: nothing is known
+
+    Ahead() = default;
+    Ahead(const Attend& call, const NextKeys& next) {
+        if (!next.table) return;
+        const KVShape& shape = call.shape;
+        for (int t = 0; t < 4; ++t) {
+            const Slot slot(call, next.table, std::min(next.first + t * kTile, next.last / kTile * kTile));
+            keys[t] = slot.block + shape.key_tile(next.kv_head, slot.offset);
+            values[t] = slot.block + shape.value(next.kv_head, slot.offset);
+        }
+        token_bytes = static_cast<int>(shape.head_dim * shape.element());
+    }
+
+    // As many bytes as one of 64 keys and its value take.
+    void fetch(int key) const {
+        const int64_t at = static_cast<int64_t>(key % kTile) * token_bytes;
+        for (int i = 0; i < token_bytes; i += 64) {
+            _mm_prefetch(reinterpret_cast<const char*>(keys[key / kTile] + at + i), _MM_HINT_T0);
+            _mm_prefetch(reinterpret_cast<const char*>(values[key / kTile] + at + i), _MM_HINT_T0);
+        }
+    }
+};
+
 // 64 keys and their values, 16 by 16, as bfloat16; or of int8 codes: keys as bfloat16, values, and the scales of both.
 template <typename Value>
 struct Tile {
@@ -36,6 +75,7 @@ struct Tile {
     const float *key_scales[4], *value_scales[4];
     const float* biases[4];  // of the first num_biased keys
     int num_biased;
+    Ahead ahead;
 };
 
 template <typename Value>
@@ -47,12 +87,13 @@ inline F load_value(const int8_t* p) { return load_int8(p); }
 // sums[line][0 .. kLanes * Vectors) += p[line][key] * v[key] for keys [first_key, stop_key).
 template <int Lines, int Vectors, typename Value>
 void mix(const float* p, const Value* const values[4], int64_t at, int head_dim, int first_key, int stop_key,
-         float* sums) {
+         float* sums, const Ahead* ahead) {
     F acc[Lines][Vectors];
     for (int line = 0; line < Lines; ++line) {
         for (int i = 0; i < Vectors; ++i) acc[line][i] = load(sums + line * head_dim + i * kLanes);
     }
     for (int key = first_key; key < stop_key; ++key) {
+        if (ahead) ahead->fetch(key);
         const Value* v = values[key / kTile] + static_cast<int64_t>(key % kTile) * head_dim + at;
         F value[Vectors];
         for (int i = 0; i < Vectors; ++i) value[i] = load_value(v + i * kLanes);
@@ -67,13 +108,14 @@ void mix(const float* p, const Value* const values[4], int64_t at, int head_dim,
 }
 
 template <int Lines, typename Value>
-void mix_all(const float* p, const Value* const values[4], int head_dim, int first_key, int stop_key, float* sums) {
+void mix_all(const float* p, const Value* const values[4], int head_dim, int first_key, int stop_key, float* sums,
+             const Ahead* ahead) {
     constexpr int kWide = kMixVectors<Lines>;
     int d = 0;
     for (; d + kWide * kLanes <= head_dim; d += kWide * kLanes) {
-        mix<Lines, kWide>(p, values, d, head_dim, first_key, stop_key, sums + d);
+        mix<Lines, kWide>(p, values, d, head_dim, first_key, stop_key, sums + d, d == 0 ? ahead : nullptr);
     }
-    for (; d < head_dim; d += kLanes) mix<Lines, 1>(p, values, d, head_dim, first_key, stop_key, sums + d);
+    for (; d < head_dim; d += kLanes) mix<Lines, 1>(p, values, d, head_dim, first_key, stop_key, sums + d, nullptr);
 }
 
 struct Running {
@@ -163,7 +205,8 @@ void meet(const Attend& call, const uint16_t* q, const Sums& sums, int first_lin
         first_key = std::min(first_key, lo);
         stop_key = std::max(stop_key, hi);
     }
-    mix_all<Count>(scores, tile.values, head_dim, first_key, stop_key, sums.values + first_line * head_dim);
+    mix_all<Count>(scores, tile.values, head_dim, first_key, stop_key, sums.values + first_line * head_dim,
+                   first_line == 0 ? &tile.ahead : nullptr);
 }
 
 // meet<count>, for a count from 1 to Most.
@@ -194,16 +237,6 @@ void gather(const int8_t* from, int head_dim, uint16_t* to) {
     }
 }
 
-// Where a place of a request lies in the pool.
-struct Slot {
-    const uint8_t* block;
-    int offset;
-
-    Slot(const Attend& call, int place)
-        : block(call.pool + call.table[place / call.shape.block_size] * call.shape.block()),
-          offset(place % call.shape.block_size) {}
-};
-
 const float* biases_at(const Attend& call, const Slot& slot) {
     const int64_t block = (slot.block - call.pool) / call.shape.block();
     return call.biases + (block * call.shape.num_kv_heads + call.kv_head) * call.shape.block_size + slot.offset;
@@ -230,7 +263,7 @@ struct Workplace {
 template <typename Value>
 Tile<Value> tile_at(const Attend& call, const Workplace& at, int first, int last) {
     const KVShape& shape = call.shape;
-    Tile<Value> tile{first, {}, {}, {}, {}, {}, call.num_biased - first};
+    Tile<Value> tile{first, {}, {}, {}, {}, {}, call.num_biased - first, {}};
     for (int t = 0; t < 4; ++t) {
         // Keys that nobody here sees yet may lie in blocks that the request does not have: any 16 that are there do.
         const Slot slot(call, std::min(first + t * kTile, last / kTile * kTile));
@@ -247,6 +280,7 @@ Tile<Value> tile_at(const Attend& call, const Workplace& at, int first, int last
         }
         if (tile.num_biased > 0) tile.biases[t] = biases_at(call, slot);
     }
+    tile.ahead = first + kKeyTile <= last ? Ahead(call, {call.table, call.kv_head, first + kKeyTile, last}) : Ahead(call, call.next);
     return tile;
 }
 
@@ -255,7 +289,7 @@ template <typename Value>
 Tile<Value> branch_at(const Attend& call, const Workplace& at, int first, int row) {
     const KVShape& shape = call.shape;
     const int head_dim = shape.head_dim, stop = std::min(first + kKeyTile, call.place(row) + 1);
-    Tile<Value> tile{first, {}, {}, {}, {}, {}, call.num_biased - first};
+    Tile<Value> tile{first, {}, {}, {}, {}, {}, call.num_biased - first, {}};
     auto* values = reinterpret_cast<Value*>(at.values);
     for (int t = 0; t < 4; ++t) {
         tile.keys[t] = at.keys + t * kTile * head_dim;

@@ -125,6 +125,9 @@ struct PanelCall {
     int columns;
     const float* bias;   // of the panel's features, or null
     const float* scale;  // of the panel's features, or null: applied to the sum
+    // The panel's end, and the bytes from there to the panel that the caller's thread multiplies next.
+    const uint8_t* end = nullptr;
+    int64_t leap = 0;
 };
 
 using Product = void (*)(const PanelCall& call);

@@ -158,7 +158,7 @@ void bf16_rows(Tiles& tiles, const PanelCall& call, int row, int rows) {
         if constexpr (kIsPacked) {
             for (int i = 0; i < count; ++i) {
                 const uint8_t* block = panel + i / kParts * kBlock;
-                if (!has_lower && i % kParts == 0) prefetch_ahead<kBlock>(block);
+                if (!has_lower && i % kParts == 0) prefetch_ahead<kBlock>(call, block);
                 unpack_e2m1<format>(block, i % kParts, unpacked[i]);
             }
         }
@@ -170,7 +170,7 @@ void bf16_rows(Tiles& tiles, const PanelCall& call, int row, int rows) {
             }
             const uint8_t* x = call.x + (row + at) * call.x_stride + first * kTileBytes;
             for (int i = 0; i < count; ++i) {
-                if constexpr (!kIsPacked && !has_lower) prefetch_ahead<kBlock>(panel + i * kBlock);
+                if constexpr (!kIsPacked && !has_lower) prefetch_ahead<kBlock>(call, panel + i * kBlock);
                 const uint8_t* weights = kIsPacked ? unpacked[i] : panel + i * kBlock;
                 add_step<has_lower, true>(tiles, x + i * kTileBytes, call.x_stride, weights);
             }
@@ -198,7 +198,7 @@ void int8_rows(Tiles& tiles, const PanelCall& call, int row, int rows) {
             const uint8_t* block = call.panel + static_cast<int64_t>((first + g) / kParts) * kLayout.block_bytes;
             const int k = (first + g) % kParts * kGroup;
             weights[g] = kIsChannel ? block : block + codes_at(kLayout, k);
-            if constexpr (!has_lower) prefetch_ahead<(kLayout.block_bytes / kParts + 63) / 64 * 64>(weights[g]);
+            if constexpr (!has_lower) prefetch_ahead<(kLayout.block_bytes / kParts + 63) / 64 * 64>(call, weights[g]);
             if constexpr (!kIsChannel) {
                 for (int n = 0; n < kPanel; n += kLanes) {
                     const Numbers<format> numbers(block, k, n / kLanes);

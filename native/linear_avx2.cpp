@@ -76,7 +76,7 @@ struct Bf16 {
         for (int block = 0; block < call.inner / 32; ++block) {
             widen(x + block * 64, call.x_stride, wide);
             for (int k = 0; k < 32; k += 2, w += 128) {
-                if constexpr (Vectors == kPanelVectors) prefetch_ahead<128>(w);
+                if constexpr (Vectors == kPanelVectors) prefetch_ahead<128>(call, w);
                 F value[Vectors];
                 for (int v = 0; v < Vectors; ++v) value[v] = low_bf16(load_bytes(w + v * 32));
                 meet(value, wide, k, sums);
@@ -153,7 +153,7 @@ struct Grouped {
         for (int first = 0; first < call.inner; first += kLayout.block, block += kLayout.block_bytes) {
             for (int k = 0; k < kLayout.block; k += 32) {
                 const uint8_t* w = block + codes_at(kLayout, k);
-                if constexpr (Vectors == kPanelVectors) prefetch_share<kFormat>(w);
+                if constexpr (Vectors == kPanelVectors) prefetch_share<kFormat>(call, w);
                 each<32 / kGroup>([&](auto part) {
                     const int group = (first + k) / kGroup + part;
                     const auto* codes = reinterpret_cast<const int8_t*>(x) + group * kGroup;
@@ -186,7 +186,7 @@ struct Channel {
         const uint8_t* x = call.x + row * call.x_stride;
         const uint8_t* w = call.panel;
         for (int group = 0; group < call.inner / 64; ++group, w += 2048) {
-            if constexpr (Vectors == kPanelVectors) prefetch_ahead<2048>(w);
+            if constexpr (Vectors == kPanelVectors) prefetch_ahead<2048>(call, w);
             I dots[Rows][Vectors];
             clear(dots);
             dot_bytes<16>(w + vector * 32, reinterpret_cast<const int8_t*>(x) + group * 64, call.x_stride, dots);
@@ -224,7 +224,7 @@ struct E2m1 {
         constexpr int kBlock = layout(kFormat).block, kGroup = kBlock / 2, kBytes = layout(kFormat).block_bytes;
         const uint8_t* w = call.panel;
         for (int first = 0; first < call.inner; first += kBlock, w += kBytes) {
-            if constexpr (Vectors == kPanelVectors) prefetch_ahead<kBytes>(w);
+            if constexpr (Vectors == kPanelVectors) prefetch_ahead<kBytes>(call, w);
             alignas(32) float x[Rows][32];
             for (int start = 0; start < kBlock; start += kGroup) {
                 if (start % 32 == 0) widen(call.x + row * call.x_stride + (first + start) * 2, call.x_stride, x);

@@ -21,7 +21,7 @@ void bf16_rows(const PanelCall& call, int row) {
     const uint8_t* x = call.x + row * call.x_stride;
     const uint8_t* w = call.panel;
     for (int pair = 0; pair < call.inner / 2; ++pair, w += 128) {
-        if constexpr (Rows <= 4) prefetch_ahead<128>(w);
+        if (row == 0) prefetch_ahead<128>(call, w);
         const auto w0 = reinterpret_cast<__m512bh>(_mm512_load_si512(w));
         const auto w1 = reinterpret_cast<__m512bh>(_mm512_load_si512(w + 64));
         for (int r = 0; r < Rows; ++r) {
@@ -56,7 +56,7 @@ void grouped_rows(const PanelCall& call, int row) {
     for (int first = 0; first < call.inner; first += kLayout.block, block += kLayout.block_bytes) {
         for (int k = 0; k < kLayout.block; k += 32) {
             const uint8_t* w = block + codes_at(kLayout, k);
-            if constexpr (Rows <= 4) prefetch_share<kFormat>(w);
+            if (row == 0) prefetch_share<kFormat>(call, w);
             each<32 / kGroup>([&](auto part) {
                 const int group = (first + k) / kGroup + part;
                 I dots[Rows][2];
@@ -96,7 +96,7 @@ void channel_rows(const PanelCall& call, int row) {
     const uint8_t* x = call.x + row * call.x_stride;
     const uint8_t* w = call.panel;
     for (int group = 0; group < call.inner / 64; ++group, w += 2048) {
-        if constexpr (Rows <= 4) prefetch_ahead<2048>(w);
+        if (row == 0) prefetch_ahead<2048>(call, w);
         __m512i dots[Rows][2];
         for (int r = 0; r < Rows; ++r) {
             const Int8Row at(x + r * call.x_stride, call.inner, 64);
@@ -129,7 +129,7 @@ void e2m1_rows(const PanelCall& call, int row) {
     const uint8_t* x = call.x + row * call.x_stride;
     const uint8_t* w = call.panel;
     for (int first = 0; first < call.inner; first += kBlock, w += kBytes) {
-        if constexpr (Rows <= 4) prefetch_ahead<kBytes>(w);
+        if (row == 0) prefetch_ahead<kBytes>(call, w);
         for (int group = 0; group < 2; ++group) {
             F dots[Rows][2];
             for (auto& line : dots) line[0] = line[1] = zero();

@@ -174,21 +174,14 @@ class Linear final : public Op {
             each_row(rows, worker, [&](int r) { pack(r, worker.scratch, packed + r * row_bytes); });
             worker.pool.barrier();
         }
-        const int panels = weight_.num_panels();
-        const int share = std::max(1, panels / (worker.pool.size() * kShares));
-        for (int start, stop; take(share, panels, start, stop);) {
+        const int panels = weight_.num_panels(), threads = worker.pool.size();
+        const int share = rows >= kMany ? 1 : std::max(1, panels / (threads * kShares));
+        int start, stop, next, next_stop;
+        for (bool more = take(share, panels, start, stop); more; start = next, stop = next_stop) {
+            more = take(share, panels, next, next_stop);
             for (int panel = start; panel < stop; ++panel) {
-                const int column = panel * kPanel, first = first_ + column;
-                product_({.x = packed,
-                          .x_stride = row_bytes,
-                          .rows = rows,
-                          .panel = weight_.panel(panel),
-                          .inner = weight_.padded_inner,
-                          .out = out_.row(0) + first,
-                          .out_stride = out_.width,
-                          .columns = std::min(kPanel, weight_.features - column),
-                          .bias = bias_ ? bias_ + first : nullptr,
-                          .scale = weight_.scale.empty() ? nullptr : weight_.scale.data() + column});
+                const int follower = panel + 1 < stop ? panel + 1 : more ? next : panel;
+                multiply(packed, rows, panel, (follower - panel - 1) * weight_.panel_bytes);
             }
         }
     }
@@ -196,6 +189,23 @@ class Linear final : public Op {
   private:
     static constexpr int kAlone = 4;
     static constexpr int kShares = 4;  // of each thread: one that is late leaves some to others
+    static constexpr int kMany = 8;    // rows, for which a panel takes long beside taking it
+
+    void multiply(const uint8_t* packed, int rows, int panel, int64_t leap) const {
+        const int column = panel * kPanel, first = first_ + column;
+        product_({.x = packed,
+                  .x_stride = row_bytes_,
+                  .rows = rows,
+                  .panel = weight_.panel(panel),
+                  .inner = weight_.padded_inner,
+                  .out = out_.row(0) + first,
+                  .out_stride = out_.width,
+                  .columns = std::min(kPanel, weight_.features - column),
+                  .bias = bias_ ? bias_ + first : nullptr,
+                  .scale = weight_.scale.empty() ? nullptr : weight_.scale.data() + column,
+                  .end = weight_.panel(panel) + weight_.panel_bytes,
+                  .leap = leap});
+    }
 
     // Of a row in the order of a weight that has one.
     int64_t gathered_bytes() const { return (static_cast<int64_t>(weight_.order.size()) * 4 + 63) / 64 * 64; }
@@ -316,11 +326,15 @@ class Attention final : public Op {
             }
             return;
         }
+        // The last rows of a request see most: they come first.
+        const auto item_of = [&](int i) { return items_[items_.size() - 1 - i / num_kv_heads]; };
         const int count = static_cast<int>(items_.size()) * num_kv_heads;
-        for (int start, stop; take(1, count, start, stop);) {
-            // The last rows of a request see most: they come first.
-            const Item& item = items_[items_.size() - 1 - start / num_kv_heads];
-            isa_.attend(call(step, worker, item, start % num_kv_heads));
+        int now, next, stop;
+        for (bool more = take(1, count, now, stop); more; now = next) {
+            Attend attend = call(step, worker, item_of(now), now % num_kv_heads);
+            more = take(1, count, next, stop);
+            if (more) attend.next = first_keys(step, item_of(next), next % num_kv_heads);
+            isa_.attend(attend);
         }
     }
 
@@ -330,6 +344,7 @@ class Attention final : public Op {
 
     struct Item {
         int request, row, num_rows;
+        int last;  // place
         KeyParts parts;
     };
 
@@ -344,7 +359,8 @@ class Attention final : public Op {
             const int num_rows = std::min(kRows, stop - row), dropped = step.groups[pool_.group].num_dropped(request);
             const auto rows = std::span(step.positions).subspan(row, num_rows);
             const auto [first, last] = std::minmax_element(rows.begin(), rows.end());
-            items_.push_back({request, row, num_rows, key_parts(*first - dropped, *last - dropped, window_)});
+            const int last_place = *last - dropped;
+            items_.push_back({request, row, num_rows, last_place, key_parts(*first - dropped, last_place, window_)});
         }
     }
 
@@ -382,6 +398,15 @@ class Attention final : public Op {
         }
     }
 
+    NextKeys first_keys(const Step& step, const Item& item, int kv_head) const {
+        return {table_of(step, item), kv_head, item.parts.first * kKeyPart, item.last};
+    }
+
+    const int32_t* table_of(const Step& step, const Item& item) const {
+        const BlockTables& group = step.groups[pool_.group];
+        return group.tables + static_cast<int64_t>(item.request) * group.stride;
+    }
+
     Attend call(const Step& step, const Worker& worker, const Item& item, int kv_head) const {
         const int64_t head = static_cast<int64_t>(kv_head) * queries_ * pool_.shape.head_dim;
         const BlockTables& group = step.groups[pool_.group];
@@ -399,14 +424,15 @@ class Attention final : public Op {
                 .scale = scale_,
                 .window = window_,
                 .pool = pool_.blocks,
-                .table = group.tables + static_cast<int64_t>(item.request) * group.stride,
+                .table = table_of(step, item),
                 .shape = pool_.shape,
                 .kv_head = kv_head,
                 .biases = biases_,
                 .num_biased = group.num_biased(item.request),
                 .trees = is_tree ? step.trees.data() + item.row : nullptr,
                 .first_tree = is_tree ? step.own_place(group, first_tree) : 0,
-                .scratch = worker.scratch};
+                .scratch = worker.scratch,
+                .next = {}};
     }
 
     const Isa& isa_;

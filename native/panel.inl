@@ -4,10 +4,10 @@
 constexpr int kPrefetchBytes = 4096;  // ahead in a panel, and into the next: hardware streams alone stop short
 
 template <int Bytes>
-inline void prefetch_ahead(const uint8_t* p) {
-    for (int i = 0; i < Bytes; i += 64) {
-        _mm_prefetch(reinterpret_cast<const char*>(p + kPrefetchBytes + i), _MM_HINT_T0);
-    }
+inline void prefetch_ahead(const PanelCall& call, const uint8_t* p) {
+    p += kPrefetchBytes;
+    if (p >= call.end) p += call.leap;
+    for (int i = 0; i < Bytes; i += 64) _mm_prefetch(reinterpret_cast<const char*>(p + i), _MM_HINT_T0);
 }
 
 // A packed row of int8 activations: K codes, then the scale and the sum of each group.
@@ -83,9 +83,9 @@ struct Numbers {
 
 // Ahead of every 32 codes of a block, what fills a share of the block.
 template <Format kFormat>
-inline void prefetch_share(const uint8_t* p) {
+inline void prefetch_share(const PanelCall& call, const uint8_t* p) {
     constexpr FormatLayout at = layout(kFormat);
-    prefetch_ahead<(at.block_bytes * 32 / at.block + 63) / 64 * 64>(p);
+    prefetch_ahead<(at.block_bytes * 32 / at.block + 63) / 64 * 64>(call, p);
 }
 
 // A sum and what it gains by a dot product of a group's codes with activations, which is exact: their scale and total,

@@ -31,6 +31,15 @@ def test_a_pool_costs_no_memory_before_it_is_written() -> None:
     assert resident_bytes() - before < 2**26
 
 
+def test_a_committed_pool_is_there_before_it_is_written() -> None:
+    group = CacheGroup(kind=CacheKind.FULL, layers=(0,), bytes_per_token=4096)
+    heads = HeadLayout(num_heads=8, num_kv_heads=8, head_dim=128)
+    before = resident_bytes()
+    store = KVStore((group,), (2**10,), 16, heads, torch.bfloat16, committed=True)
+    assert resident_bytes() - before >= store.layer(0).nbytes
+    assert not store.layer(0).any()
+
+
 def resident_bytes() -> int:
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * 4096

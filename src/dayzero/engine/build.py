@@ -19,7 +19,7 @@ from dayzero.engine.endpoints import Endpoints
 from dayzero.engine.engine import Engine
 from dayzero.engine.machine import machine
 from dayzero.engine.model import bind
-from dayzero.engine.resolve import Memory
+from dayzero.engine.resolve import Memory, free_beside
 from dayzero.engine.runner import ModelRunner
 from dayzero.errors import ConfigError
 from dayzero.kernels.attention import KV_ALIGN, HeadLayout
@@ -156,6 +156,7 @@ def build_engine(config: EngineConfig, clock: Clock, progress: Progress) -> tupl
         config.block_size,
         plan.shape.heads,
         KV_DTYPES[plan.kv_dtype],
+        committed=_is_committed(plan),
     )
     spec = _spec(plan)
     model = bind(plan.family, weights, plan.kernels, store, plan.groups, config.block_size)
@@ -163,6 +164,11 @@ def build_engine(config: EngineConfig, clock: Clock, progress: Progress) -> tupl
         torch.set_num_threads(1)  # what is left for torch is small, and two pools would wait for each other's cores
     runner = ModelRunner(model, eos_token_ids=spec.eos_token_ids)
     return Engine(Endpoints.of(spec, plan.groups, plan.division, clock), runner, clock, spec), spec
+
+
+def _is_committed(plan: EnginePlan) -> bool:
+    """Memory that somebody asked for is taken at once, if there is as much, and no step waits for it later."""
+    return plan.config.kv_memory_bytes is not None and plan.memory.kv_bytes <= free_beside(0, machine())
 
 
 def _spec(plan: EnginePlan) -> EngineSpec:

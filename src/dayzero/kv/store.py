@@ -5,9 +5,9 @@ has moved on or a call is padded, so that what is masked is at least finite.
 """
 
 import math
+import mmap
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,11 +15,12 @@ from dayzero.kernels.attention import HeadLayout
 from dayzero.kernels.kv_format import head_elements
 from dayzero.kv.groups import CacheGroup
 
+MADV_POPULATE_WRITE = 23  # of Linux; Python has no name for it
 POISON_BYTE = 0xFF  # NaN in every dtype that is made of such bytes
 
 
 class KVStore:
-    """[B, S, 2, G, X] for each layer (`kernels.kv_format`). Memory is committed by the system as blocks are touched."""
+    """[B, S, 2, G, X] for each layer (`kernels.kv_format`). Memory comes as blocks are touched, unless committed."""
 
     def __init__(
         self,
@@ -28,14 +29,19 @@ class KVStore:
         block_size: int,
         heads: HeadLayout,
         dtype: torch.dtype,
+        *,
+        committed: bool = False,
     ) -> None:
+        """committed: take all memory from the system now, so that no step waits for a page that nobody touched yet."""
         assert len(groups) == len(num_blocks), (len(groups), len(num_blocks))
         self._groups = tuple(groups)
         self._layers: dict[int, Tensor] = {}
         width = head_elements(heads.head_dim, dtype)
         for group, blocks in zip(groups, num_blocks, strict=True):
             for layer in group.layers:
-                self._layers[layer] = _zeros((blocks, block_size, 2, heads.num_kv_heads, width), dtype)
+                self._layers[layer] = _zeros(
+                    (blocks, block_size, 2, heads.num_kv_heads, width), dtype, committed=committed
+                )
 
     def layer(self, index: int) -> Tensor:
         """The pool of one layer."""
@@ -56,6 +62,14 @@ class KVStore:
             self._layers[layer][block].view(torch.uint8).fill_(POISON_BYTE)
 
 
-def _zeros(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Zeros that cost no memory until they are written: torch.zeros would touch every page of the pool."""
-    return torch.from_numpy(np.zeros(math.prod(shape) * dtype.itemsize, dtype=np.uint8)).view(dtype).view(shape)
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype, *, committed: bool) -> Tensor:
+    """Zeros that cost no memory until they are written, unless committed: torch.zeros would touch every page."""
+    count = math.prod(shape)
+    memory = mmap.mmap(-1, max(1, count * dtype.itemsize), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    zeros = torch.frombuffer(memory, dtype=torch.uint8)[: count * dtype.itemsize].view(dtype).view(shape)
+    if committed:
+        try:
+            memory.madvise(MADV_POPULATE_WRITE)
+        except OSError:  # Linux before 5.14
+            zeros.zero_()
+    return zeros
