@@ -6,6 +6,7 @@ request sits out and the others go on. The result depends on the constraint and 
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -142,6 +143,7 @@ class Binder:
         self._eos_token_ids = eos_token_ids
         self._builder = ThreadPoolExecutor(1, thread_name_prefix="grammar-build")
         self._follower = ThreadPoolExecutor(1, thread_name_prefix="grammar-follow")
+        self._follows: deque[Callable[[], None]] = deque()
         self._table: TokenTable | None = None
         self._tokenizer: str | None = None
 
@@ -169,7 +171,15 @@ class Binder:
         self._builder.submit(job)
 
     def follow(self, job: Callable[[], None]) -> None:
-        self._follower.submit(job)
+        """In the order of calls. A step's jobs come one after the other: all but the first find the thread at work."""
+        self._follows.append(job)
+        if len(self._follows) == 1:
+            self._follower.submit(self._follow_all)
+
+    def _follow_all(self) -> None:
+        while self._follows:
+            self._follows[0]()
+            self._follows.popleft()  # only now: who calls meanwhile sees that the thread is at work
 
     def nothing(self) -> Mask:
         """A mask of no token."""

@@ -85,7 +85,7 @@ class Endpoints:
         is_running = any(scheduler.is_running for scheduler in self._schedulers)
         bindings = [binding for scheduler in self._schedulers for binding in scheduler.bindings(of_running=is_running)]
         deadline_s = time.perf_counter() + held_s + mask_s * len(bindings)
-        for binding in bindings:
+        for binding in reversed(bindings):  # the last is followed last, and wakes this thread once for all
             if not binding.wait(max(0.0, deadline_s - time.perf_counter())):
                 return
 
