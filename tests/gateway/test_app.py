@@ -147,6 +147,13 @@ def test_a_client_that_closes_its_stream_frees_the_request(this: Stand, client: 
     assert this.replica.running == {}
 
 
+def test_a_wrong_method_is_told_all_the_right_ones(this: Stand) -> None:
+    routes = set(this.gateway.routes)
+    for path in {path for path, _ in routes}:
+        refused = this.request("PATCH", path, headers={"authorization": "Bearer sk-test"})
+        assert set(refused.headers["allow"].split(", ")) == {method for route, method in routes if route == path}
+
+
 def test_every_route_answers_every_error_in_the_shape_of_its_api(this: Stand) -> None:
     routes, key = set(this.gateway.routes), {"authorization": "Bearer sk-test"}
     assert len(routes) >= 20

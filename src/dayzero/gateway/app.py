@@ -162,23 +162,27 @@ def _routed(views: Mapping[tuple[str, str], ASGIApp]) -> FastAPI:
         redirect_slashes=False,
         exception_handlers={HTTPException: _answer, Exception: _answer},
     )
+    by_path: dict[str, dict[str, ASGIApp]] = {}
     for (method, path), view in views.items():
-        api.router.routes.append(Route(path, _Named(path, view), methods=[method]))
+        by_path.setdefault(path, {})[method] = view
+    for path, by_method in by_path.items():  # one route for all methods of a path: a 405 names each of them
+        api.router.routes.append(Route(path, _Named(path, by_method), methods=list(by_method)))
     document = openapi.document(__version__)
     api.openapi = lambda: document  # type: ignore[method-assign]
     return api
 
 
 class _Named:
-    """Writes down which route was taken, for the log and the metrics."""
+    """Writes down which route was taken, for the log and the metrics. HEAD is a GET whose body is not sent."""
 
-    def __init__(self, path: str, view: ASGIApp) -> None:
+    def __init__(self, path: str, views: Mapping[str, ASGIApp]) -> None:
         self._path = path
-        self._view = view
+        self._views = views
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange.of(scope).route = self._path
-        await self._view(scope, receive, send)
+        method = "GET" if scope["method"] == "HEAD" else scope["method"]
+        await self._views[method](scope, receive, send)
 
 
 async def _answer(request: Request, error: Exception) -> Response:
