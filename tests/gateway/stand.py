@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from functools import cache
 from typing import Any
 
 import httpx
+import msgspec
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as RawTokenizer
 
@@ -19,6 +21,7 @@ from dayzero.core.events import FinishReason, Logprob, TokenEvent
 from dayzero.core.spec import EngineSpec
 from dayzero.gateway.app import Gateway, create_app
 from dayzero.gateway.config import GatewayConfig
+from dayzero.gateway.openapi import OPERATIONS, statuses
 from dayzero.gateway.server import DrainableServer, bind, create_server
 from dayzero.grammar.checker import Checker
 from dayzero.grammar.format import Format
@@ -157,14 +160,16 @@ class Stand:
     server: DrainableServer | None = None  # while it is live
 
     def request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        """One request through ASGI, without a socket."""
+        """One request through ASGI, without a socket. Its answer must be as /openapi.json describes it."""
 
         async def send() -> httpx.Response:
             transport = httpx.ASGITransport(app=self.gateway.app)
             async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
                 return await client.request(method, path, **options)
 
-        return asyncio.run(send())
+        response = asyncio.run(send())
+        check_described(method, response)
+        return response
 
     def post(self, path: str, body: object = None, **options: Any) -> httpx.Response:
         if isinstance(body, bytes):
@@ -203,6 +208,17 @@ def stand(
         clock=clock,
     )
     return Stand(gateway, replica, settings)
+
+
+def check_described(method: str, response: httpx.Response) -> None:
+    """Fail on an answer of a described operation that has a field or a status which its description has not."""
+    for (known, path), operation in OPERATIONS.items():
+        if known == method.lower() and re.fullmatch(re.sub(r"{\w+}", "[^/]+", path), response.url.path):
+            if response.status_code != 200:
+                assert response.status_code in statuses(operation), (method, path, response.status_code)
+            elif response.headers["content-type"] == "application/json":
+                assert isinstance(operation.answer, type), (method, path)
+                msgspec.json.decode(response.content, type=operation.answer)
 
 
 def sse(response: httpx.Response) -> list[dict[str, Any]]:
