@@ -187,6 +187,7 @@ def spec(setting):
         dtype="float32",
         precision="none",
         vocab_size=setting.model.vocab_size,
+        embedding_size=8,
         max_context=setting.max_context,
         eos_token_ids=setting.model.eos_token_ids,
         weight_bytes=0,

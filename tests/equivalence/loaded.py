@@ -205,6 +205,7 @@ class Loaded:
             dtype=str(self.dtype),
             precision=self.precision,
             vocab_size=self.shape.vocab_size,
+            embedding_size=self.shape.hidden_size,
             max_context=self.max_context,
             eos_token_ids=self.eos_token_ids,
             weight_bytes=0,

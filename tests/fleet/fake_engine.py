@@ -28,6 +28,7 @@ SPEC = EngineSpec(
     dtype="float32",
     precision="none",
     vocab_size=1000,
+    embedding_size=8,
     max_context=4096,
     eos_token_ids=(),
     weight_bytes=0,

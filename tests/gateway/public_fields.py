@@ -20,7 +20,7 @@ def names_of(*kinds: tuple[str, Any]) -> list[str]:
 
 
 def openai_fields() -> Mapping[str, list[str]]:
-    from openai.types import chat, completion_create_params, responses, shared_params
+    from openai.types import chat, completion_create_params, embedding_create_params, responses, shared_params
     from openai.types.chat import completion_create_params as chat_params
     from openai.types.responses import response_create_params
 
@@ -37,6 +37,7 @@ def openai_fields() -> Mapping[str, list[str]]:
             ("tool_choice.function.", chat.chat_completion_named_tool_choice_param.Function),
             ("tool_choice.allowed_tools.", chat.ChatCompletionAllowedToolsParam),
         ),
+        "/v1/embeddings": names_of(("", embedding_create_params.EmbeddingCreateParams)),
         "/v1/completions": names_of(
             ("", completion_create_params.CompletionCreateParamsStreaming),
             ("stream_options.", chat.ChatCompletionStreamOptionsParam),

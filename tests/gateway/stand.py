@@ -25,7 +25,7 @@ from dayzero.gateway.openapi import OPERATIONS, statuses
 from dayzero.gateway.server import DrainableServer, bind, create_server
 from dayzero.grammar.checker import Checker
 from dayzero.grammar.format import Format
-from dayzero.router.fake import FakeReplica
+from dayzero.router.fake import FakeReplica, hashed_embedding
 from dayzero.text.conversation import Conversation, Rendering
 from dayzero.text.source import TokenizerJson, TokenizerSource
 from dayzero.text.template import ChatTemplate
@@ -44,6 +44,7 @@ SPEC = EngineSpec(
     dtype="float32",
     precision="none",
     vocab_size=260,
+    embedding_size=8,
     max_context=512,
     eos_token_ids=(EOS,),
     weight_bytes=0,
@@ -114,10 +115,12 @@ class PlainGate:
 def says(
     text: str | bytes | Sequence[int], finish: FinishReason | None = FinishReason.STOP, *, per_event: int = 1
 ) -> Callable[[Submit], list[TokenEvent]]:
-    """A script: these tokens, then the end-of-sequence token if `finish` is STOP."""
+    """A script: these tokens, then the end-of-sequence token if `finish` is STOP; of an embedding, its hash."""
     tokens = list(text.encode() if isinstance(text, str) else text) + [EOS] * (finish is FinishReason.STOP)
 
     def script(submit: Submit) -> list[TokenEvent]:
+        if submit.pooling is not None:
+            return [hashed_embedding(submit, SPEC)]
         parts = [tokens[i : i + per_event] for i in range(0, len(tokens), per_event)] or [[]]
         events = []
         for i, part in enumerate(parts):

@@ -110,7 +110,7 @@ async def _raises(awaitable: Any, error: type[Exception]) -> bool:
 
 
 def test_an_engine_that_hangs_is_left_after_the_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dayzero.gateway.generate._DEADLINE_GRACE_S", 0.0)
+    monkeypatch.setattr("dayzero.gateway.generate.DEADLINE_GRACE_S", 0.0)
     run = Run(says("ab", None))
     with pytest.raises(DeadlinePassed):
         asyncio.run(run.run(work(deadline_s=0.01)))

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from dayzero.gateway.parse import FieldRules
-from dayzero.gateway.views import chat, completions, messages, responses, tokens
+from dayzero.gateway.views import chat, completions, embeddings, messages, responses, tokens
 from dayzero.grammar.formats.registry import FORMATS
 from tests.gateway.public_fields import PUBLIC, openai_fields
 from tests.gateway.stand import Stand, says, stand
@@ -26,6 +26,7 @@ VIEWS: Mapping[str, tuple[type[msgspec.Struct], FieldRules]] = {
     "/v1/responses": (responses.ResponsesRequest, responses.RULES),
     "/v1/messages": (messages.MessagesRequest, messages.RULES),
     "/v1/messages/count_tokens": (messages.CountTokensRequest, messages.COUNT_RULES),
+    "/v1/embeddings": (embeddings.EmbeddingsRequest, embeddings.RULES),
     "/tokenize": (tokens.TokenizeRequest, tokens.RULES),
     "/detokenize": (tokens.DetokenizeRequest, tokens.DETOKENIZE_RULES),
 }
@@ -103,6 +104,7 @@ LEAST: Mapping[str, dict[str, Any]] = {
     "/v1/responses": {"input": "hi"},
     "/v1/messages": {"max_tokens": 5, "messages": HI},
     "/v1/messages/count_tokens": {"messages": HI},
+    "/v1/embeddings": {"input": "hi"},
     "/tokenize": {"prompt": "hi"},
     "/detokenize": {"tokens": [5]},
 }
@@ -155,6 +157,9 @@ SAMPLING = {
     "system": "be brief",
     "stop_sequences": ["x"],
     "return_token_strs": True,
+    "dimensions": 2,
+    "encoding_format": "base64",
+    "pooling": "mean",
 }
 STREAM = {"stream": True, "stream_options": {"include_usage": True}}
 FORMAT = {"response_format": {"type": "json_schema", "json_schema": JSON_SCHEMA}}

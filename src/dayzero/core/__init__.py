@@ -2,6 +2,7 @@
 
 sampling   what a client may ask of the sampler, and the bounds of each value
 events     what an engine says about a request
+pooling    how a text becomes one vector
 prefix     keys of KV blocks
 spec       what the user asked of an engine, and what was decided
 shares     how endpoints divide what a server has

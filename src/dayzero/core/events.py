@@ -38,6 +38,7 @@ class TokenEvent(msgspec.Struct, frozen=True, omit_defaults=True, array_like=Tru
     logprobs          one per token, if the request asked
     prompt_logprobs   one per prompt token, None for the first; only in the event with the first token, if asked
     cached_tokens     prompt tokens whose KV was already there; only in the event with the first token
+    embedding         little-endian float32, of unit length; only in the event that ends a request with `pooling`
     """
 
     request_id: RequestId
@@ -47,3 +48,4 @@ class TokenEvent(msgspec.Struct, frozen=True, omit_defaults=True, array_like=Tru
     prompt_logprobs: list[Logprob | None] | None = None
     cached_tokens: int | None = None
     error: str | None = None
+    embedding: bytes | None = None

@@ -5,6 +5,8 @@
 
 import msgspec
 
+from dayzero.core.pooling import Pooling
+
 
 class FakeModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model without weights for tests and for measuring the loop: tokens are a hash of request and position."""
@@ -13,6 +15,7 @@ class FakeModel(msgspec.Struct, frozen=True, kw_only=True):
     max_context: int = 8192
     eos_token_ids: tuple[int, ...] = ()  # empty: only max_tokens ends a request
     step_s: float = 0.0  # time that a step pretends to take
+    embedding_size: int = 8  # at most 32
 
 
 class EndpointConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,6 +90,7 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str
     precision: str  # of products
     vocab_size: int  # width of the logits
+    embedding_size: int  # width of the hidden states
     max_context: int
     eos_token_ids: tuple[int, ...]
     weight_bytes: int
@@ -101,6 +105,7 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     numerics_id: str
     policy_version: str
     kernels: tuple[KernelChoice, ...]
+    pooling: Pooling = "last"  # of embeddings whose request does not say
     endpoints: tuple[EndpointSpec, ...] = ()
 
     @property

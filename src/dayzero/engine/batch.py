@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from dayzero.core.events import Logprob
+from dayzero.engine.pooling import Total
 from dayzero.engine.request import Request
 
 
@@ -11,7 +12,7 @@ from dayzero.engine.request import Request
 class Span:
     """One request's share of a step: compute its tokens [start, start + length).
 
-    The span that reaches the request's last token samples the next one.
+    The span that reaches the request's last token samples the next one, or ends an embedding.
     """
 
     request: Request
@@ -46,12 +47,16 @@ class Outcome:
     tokens            accepted tokens, in order; empty if the span does not sample
     logprobs          one per token, if the request asked
     prompt_logprobs   for prompt positions [start + 1, stop] that exist, as the rows of this span see them, if asked
+    pooled            of a request with `pooling`: the sum of its rows so far
+    embedding         of such a request, if the span reaches its last token
     error             the request cannot go on (its logits are not finite, say); its neighbours can
     """
 
     tokens: tuple[int, ...] = ()
     logprobs: tuple[Logprob, ...] | None = None
     prompt_logprobs: tuple[Logprob, ...] | None = None
+    pooled: Total | None = None
+    embedding: bytes | None = None
     error: str | None = None
 
 

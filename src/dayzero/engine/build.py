@@ -181,6 +181,7 @@ def _spec(plan: EnginePlan) -> EngineSpec:
         dtype=config.dtype,
         precision=plan.precision,
         vocab_size=plan.shape.vocab_size,
+        embedding_size=plan.shape.hidden_size,
         max_context=plan.memory.max_context,
         eos_token_ids=plan.checkpoint.generation.eos_token_ids,
         weight_bytes=plan.weight_bytes,

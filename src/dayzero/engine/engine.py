@@ -7,7 +7,7 @@ scheduler, so that nothing a request carries can raise into the loop.
 import math
 
 from dayzero.clock import Clock
-from dayzero.core import constraint, sampling
+from dayzero.core import constraint, pooling, sampling
 from dayzero.core.events import FinishReason, RequestId, TokenEvent
 from dayzero.core.spec import EngineSpec
 from dayzero.engine.batch import Runner
@@ -16,7 +16,7 @@ from dayzero.engine.endpoints import Endpoints
 from dayzero.engine.request import Request
 from dayzero.engine.scheduler import Scheduler, finish_reason
 from dayzero.errors import ContextTooLong, RequestError
-from dayzero.wire.messages import StepReport, Submit
+from dayzero.wire.messages import EMBEDS, StepReport, Submit
 
 HELD_S = 0.001  # how long a step that has others to serve waits for masks; one that has none waits as long at a time
 MASK_S = 0.0002  # and for each mask besides: whoever sits out loses a whole step, and the others save nothing
@@ -49,7 +49,7 @@ class Engine:
         self._binder.learn(tokenizer)
 
     def submit(self, submit: Submit) -> None:
-        """Queue a generation; one that cannot run ends with ERROR, one whose committed output is complete as it is."""
+        """Queue a request; one that cannot run ends with ERROR, one whose committed output is complete as it is."""
         scheduler = self._endpoints.find(submit.endpoint)
         error = f"endpoint not served: {submit.endpoint}" if scheduler is None else self._objection(submit, scheduler)
         if scheduler is None or error is not None:
@@ -66,6 +66,7 @@ class Engine:
             choice=submit.choice,
             attempt=submit.attempt,
             output=list(submit.committed),
+            pooling=submit.pooling,
         )
         finish = finish_reason(request, scheduler.limits) if request.output else None
         if finish is not None:
@@ -107,14 +108,22 @@ class Engine:
         if scheduler.is_full:
             return f"queue full: {scheduler.limits.max_waiting} requests wait"
         try:
-            sampling.check(submit.params, self._spec.vocab_size)
+            self._check_output(submit)
             self._check_tokens(submit, scheduler.limits.max_context)
             _check_counters(submit)
-            if submit.constraint is not None:
-                constraint.check(submit.constraint, submit.params, self._spec.vocab_size)
         except RequestError as error:
             return error.message
         return None
+
+    def _check_output(self, submit: Submit) -> None:
+        if submit.pooling is None:
+            sampling.check(submit.params, self._spec.vocab_size)
+            if submit.constraint is not None:
+                constraint.check(submit.constraint, submit.params, self._spec.vocab_size)
+            return
+        pooling.check(submit.pooling, is_encoder=False)
+        if submit.params != EMBEDS or submit.committed or submit.constraint is not None:
+            raise RequestError("an embedding has no output", param="pooling")
 
     def _check_tokens(self, submit: Submit, max_context: int) -> None:
         sampling.check_prompt(submit.prompt, self._spec.vocab_size)

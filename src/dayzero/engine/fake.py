@@ -14,7 +14,9 @@ import numpy as np
 
 from dayzero.clock import Clock
 from dayzero.core.events import Logprob
+from dayzero.core.pooling import Pooling
 from dayzero.core.spec import EngineConfig, EngineSpec, FakeModel
+from dayzero.engine import pooling
 from dayzero.engine.batch import Batch, Outcome, Span
 from dayzero.engine.divide import divide
 from dayzero.engine.endpoints import Endpoints
@@ -105,6 +107,8 @@ class FakeRunner:
     def _outcome(self, span: Span) -> Outcome:
         request = span.request
         params = request.params
+        if request.pooling is not None:
+            return self._pool(span, request.pooling)
         prompt_logprobs = None
         if params.prompt_logprobs is not None:
             known = request.prompt[span.start + 1 : span.stop + 1]
@@ -114,6 +118,17 @@ class FakeRunner:
         token = self._token(request)
         logprobs = None if params.logprobs is None else (self._logprob(token, params.logprobs),)
         return Outcome((token,), logprobs, prompt_logprobs)
+
+    def _pool(self, span: Span, wanted: Pooling) -> Outcome:
+        """Pooled as a model's, of hidden states that are a hash of their token."""
+        tokens = span.request.tokens(span.start, span.stop)
+        rows = pooling.wanted(wanted, span.length, is_first=span.start == 0, is_last=span.samples)
+        total = pooling.add(span.request.pooled, (self._hidden(tokens[row]) for row in rows))
+        return Outcome(pooled=total, embedding=pooling.embedding(total) if span.samples else None)
+
+    def _hidden(self, token: int) -> pooling.Row:
+        bits = blake2b(token.to_bytes(4, "little"), digest_size=2 * self._model.embedding_size).digest()
+        return np.frombuffer(bits, dtype="<i2").astype(np.float32)
 
     def _token(self, request: Request) -> int:
         params, prompt, output = request.params, request.prompt, request.output
@@ -173,6 +188,7 @@ def build_fake_engine(config: EngineConfig, clock: Clock) -> tuple[Engine, Engin
         dtype=config.dtype,
         precision="none",
         vocab_size=model.vocab_size,
+        embedding_size=model.embedding_size,
         max_context=division.memory.max_context,
         eos_token_ids=model.eos_token_ids,
         weight_bytes=0,

@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor
 
+from dayzero.engine.pooling import Row
 from dayzero.kernels.native.backend import NativeKernels, flat_step
 from dayzero.kernels.native.recorder import POSITIONS, SAMPLE_AT, TOKENS, GroupOf, Plan, Symbol, Tape
 from dayzero.kernels.registry import Kernels
@@ -31,7 +32,7 @@ class Layout:
     """A batch as plain numbers: T tokens of R requests.
 
     tokens           [T]
-    sample_at        rows whose hidden state is wanted
+    sample_at        rows whose hidden state is wanted: those that something is asked of, then those wanted as they are
     query_starts     request r owns rows [query_starts[r], query_starts[r + 1])
     first_positions  position of each request's first row
     block_tables     for each cache group, of each request
@@ -49,18 +50,20 @@ class Answers:
     """What came of a step.
 
     rows        one for each row that something was asked of
+    hidden      the other rows of `sample_at`, float32 [E] each
     not_finite  rows, of all T, that are not finite after the last layer
     """
 
     rows: list[Answer]
     not_finite: list[int]
+    hidden: Sequence[Row] = ()
 
 
 class Model(Protocol):
     """What a runner needs of it, and below that what a scorer does."""
 
     def answer(self, layout: Layout, asked: Sequence[Asked]) -> Answers:
-        """Compute a step; asked: of each row in `layout.sample_at`."""
+        """Compute a step; asked: of the first rows in `layout.sample_at`."""
         ...
 
     def forward(self, layout: Layout) -> Hidden:
@@ -108,14 +111,15 @@ class EagerModel:
     def answer(self, layout: Layout, asked: Sequence[Asked]) -> Answers:
         """A forward pass, then the head and its answers in slices of rows."""
         hidden = self.forward(layout)
+        asked_NE, wanted_ME = hidden.rows[: len(asked)], hidden.rows[len(asked) :]
         answers: list[Answer] = []
         with torch.inference_mode():
             for start in range(0, len(asked), HEAD_ROWS):
                 part = slice(start, start + HEAD_ROWS)
-                answers += answer(self.logits(hidden.rows[part]), asked[part])
+                answers += answer(self.logits(asked_NE[part]), asked[part])
             # A sum keeps what is not finite, and costs a twentieth of asking each element.
             not_finite = hidden.taps[0].sum(-1).isfinite().logical_not_().nonzero()
-        return Answers(answers, not_finite.squeeze(1).tolist())
+        return Answers(answers, not_finite.squeeze(1).tolist(), list(wanted_ME.float().numpy()))
 
     def forward(self, layout: Layout) -> Hidden:
         """Also clears blocks that this step opens."""
@@ -211,7 +215,7 @@ class RecordedModel:
         for packed in slices:
             self._project(self._body.address(self._rows) + 4 * self._rows.width * len(answers), len(packed.asked))
             answers += self._sampler.answer(self._head.address(self._head_out), packed)
-        return Answers(answers, self._body.rows_not_finite(self._tap))
+        return Answers(answers, self._body.rows_not_finite(self._tap), self._hidden(len(asked), len(layout.sample_at)))
 
     def forward(self, layout: Layout) -> Hidden:
         """One replay."""
@@ -223,6 +227,10 @@ class RecordedModel:
         """Another replay, of the head alone."""
         self._project(hidden_NE.contiguous().data_ptr(), len(hidden_NE))
         return self._head.view(self._head_out, len(hidden_NE))
+
+    def _hidden(self, start: int, stop: int) -> Sequence[Row]:
+        """A copy of sampled rows, which the next step overwrites."""
+        return () if start == stop else list(self._body.view(self._rows, stop)[start:].clone().numpy())
 
     def _replay(self, layout: Layout) -> None:
         step = flat_step(

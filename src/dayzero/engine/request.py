@@ -1,12 +1,14 @@
-"""One generation and how far it has got."""
+"""One generation, or one embedding, and how far it has got."""
 
 import enum
 from dataclasses import dataclass, field
 
 from dayzero.core.events import Logprob, RequestId
+from dayzero.core.pooling import Pooling
 from dayzero.core.prefix import BlockKey
 from dayzero.core.sampling import SamplingParams
 from dayzero.engine.binding import Binding
+from dayzero.engine.pooling import Total
 from dayzero.kv.blocks import BlockId
 
 
@@ -20,7 +22,7 @@ class RequestState(enum.Enum):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Request:
-    """A generation. Only the scheduler changes it; everyone else reads.
+    """A generation or, with `pooling`, an embedding. Only the scheduler changes it; everyone else reads.
 
     Prompt and output stay apart, so that penalties, limits and stops count alike after a preemption or a resumption.
     `output` starts with the committed output of the Submit; only what is appended later is reported.
@@ -41,6 +43,7 @@ class Request:
     choice: int = 0
     attempt: int = 0
     binding: Binding | None = None  # of its constraint
+    pooling: Pooling | None = None
     output: list[int] = field(default_factory=list)
     state: RequestState = RequestState.WAITING
     arrival: int = 0  # order of arrival; kept over preemptions
@@ -49,12 +52,18 @@ class Request:
     block_keys: list[BlockKey] = field(default_factory=list)  # of the full blocks of its tokens so far
     cached_tokens: int | None = None  # prompt tokens that the first admission found cached
     prompt_logprobs: list[Logprob | None] | None = None  # of the leading prompt tokens, as far as they are computed
+    pooled: Total | None = None  # of the tokens that are computed
     is_reported: bool = False  # its first event is out
 
     @property
     def is_held(self) -> bool:
         """What may come next is still being computed."""
         return self.binding is not None and not self.binding.is_ready
+
+    @property
+    def needs_every_row(self) -> bool:
+        """What is asked wants something of each token that only computing it brings: a cached prefix is of no use."""
+        return self.pooling == "mean" or (self.params.prompt_logprobs is not None and not self.is_reported)
 
     @property
     def num_tokens(self) -> int:

@@ -299,7 +299,7 @@ class Scheduler:
 
     def _shareable_keys(self, request: Request) -> Sequence[BlockKey]:
         """Keys of the blocks that a hit may cover: all full ones that leave at least one token to compute."""
-        if not self._cache.has_prefix_cache or (request.params.prompt_logprobs is not None and not request.is_reported):
+        if not self._cache.has_prefix_cache or request.needs_every_row:
             return ()
         count = (request.num_tokens - 1) // self._cache.block_size
         self._key_blocks(request, count)
@@ -364,6 +364,7 @@ class Scheduler:
         request.state = RequestState.WAITING
         if not request.is_reported:
             request.prompt_logprobs = None
+        request.pooled = None
         insort(self._waiting, request, key=_order)
         self._preemptions += 1
 
@@ -383,7 +384,10 @@ class Scheduler:
             if request.prompt_logprobs is None:
                 request.prompt_logprobs = [None]
             request.prompt_logprobs.extend(outcome.prompt_logprobs)
-        return self._gain(request, outcome) if span.samples else None
+        request.pooled = outcome.pooled
+        if not span.samples:
+            return None
+        return self._gain(request, outcome) if request.pooling is None else self._embed(request, outcome)
 
     def _gain(self, request: Request, outcome: Outcome) -> TokenEvent:
         """Append the accepted tokens up to the first that ends the request, and report them."""
@@ -411,6 +415,13 @@ class Scheduler:
         elif request.binding is not None:
             request.binding.advance(tokens)
         return event
+
+    def _embed(self, request: Request, outcome: Outcome) -> TokenEvent:
+        if outcome.embedding is None:
+            return self._end(request, FinishReason.ERROR, error="the model returned no embedding")
+        self._retire(request)
+        cached_tokens = request.cached_tokens
+        return TokenEvent(request.id, [], FinishReason.STOP, cached_tokens=cached_tokens, embedding=outcome.embedding)
 
     def _key_blocks(self, request: Request, count: int) -> None:
         """Compute the keys of its first `count` blocks, as far as they are missing."""

@@ -67,4 +67,5 @@ def merge(first: TokenEvent, second: TokenEvent) -> TokenEvent:
         prompt_logprobs=second.prompt_logprobs if first.prompt_logprobs is None else first.prompt_logprobs,
         cached_tokens=second.cached_tokens if first.cached_tokens is None else first.cached_tokens,
         error=second.error,
+        embedding=second.embedding,
     )

@@ -6,7 +6,7 @@ work runs one watcher, which notices that the client has gone and keeps a silent
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -17,6 +17,8 @@ from dayzero.gateway.config import GatewayConfig
 from dayzero.gateway.errors import ClientGone, end_of_request, reply_to, root_cause
 from dayzero.gateway.generate import Generator, Usage, Work
 from dayzero.gateway.stream import Delta
+
+T = TypeVar("T")
 
 KEEP_ALIVE = b": keep-alive\n\n"
 WRITE_ASIDE_FROM_SCORED = 256  # log-probs with twenty alternatives each: about 10 ms
@@ -118,7 +120,9 @@ async def answer_whole(
         choices[delta.index].append(delta)
 
     try:
-        usage = await until_disconnect(generator.run(work, streams, collect), receive, config.keep_alive_s, _nothing)
+        usage = await until_disconnect(
+            generator.run(work, streams, collect), receive, config.keep_alive_s, wait_quietly
+        )
     finally:
         exchange.of(scope).output_tokens = sum(stream.num_tokens for stream in streams)
     num_scored = sum(len(delta.scored) for deltas in choices for delta in deltas)
@@ -127,8 +131,8 @@ async def answer_whole(
 
 
 async def until_disconnect(
-    work: "Awaitable[Usage]", receive: Receive, quiet_s: float, on_quiet: Callable[[], Awaitable[None]]
-) -> Usage:
+    work: Awaitable[T], receive: Receive, quiet_s: float, on_quiet: Callable[[], Awaitable[None]]
+) -> T:
     """Await `work`, whose request body has been read. ClientGone, after cancelling it, if the client leaves.
 
     `on_quiet` is called every `quiet_s` seconds; what it raises ends the work too.
@@ -148,11 +152,11 @@ async def until_disconnect(
     try:
         async with asyncio.TaskGroup() as group:
             watcher = group.create_task(watch())
-            usage = await work
+            result = await work
             watcher.cancel()
     except BaseExceptionGroup as bundle:
         raise root_cause(bundle) from None
-    return usage
+    return result
 
 
 async def send_json(send: Send, body: bytes) -> None:
@@ -168,5 +172,5 @@ def _start(content_type: bytes, *headers: tuple[bytes, bytes]) -> Message:
     return {"type": "http.response.start", "status": 200, "headers": [(b"content-type", content_type), *headers]}
 
 
-async def _nothing() -> None:
+async def wait_quietly() -> None:
     """A plain answer has nothing to keep alive."""

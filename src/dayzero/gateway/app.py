@@ -18,6 +18,7 @@ from dayzero.gateway.admission import Admission
 from dayzero.gateway.chat_encoder import ChatEncoder, ChatRenderer
 from dayzero.gateway.config import GatewayConfig
 from dayzero.gateway.constrain import Constrainer, GrammarGate
+from dayzero.gateway.embedding import Embedder
 from dayzero.gateway.endpoint import Endpoints
 from dayzero.gateway.generate import Generator
 from dayzero.gateway.metrics import Metrics
@@ -29,9 +30,11 @@ from dayzero.gateway.service import TextService
 from dayzero.gateway.turn import Turns
 from dayzero.gateway.views.chat import ChatView
 from dayzero.gateway.views.completions import CompletionView
+from dayzero.gateway.views.embeddings import EmbeddingsView
 from dayzero.gateway.views.health import HealthView, MetricsView, ReadyView, VersionView
 from dayzero.gateway.views.messages import CountTokensView, MessagesView
 from dayzero.gateway.views.models import ModelsView, ModelView
+from dayzero.gateway.views.refused import SCORE_PATHS, no_scores
 from dayzero.gateway.views.responses import ResponsesView
 from dayzero.gateway.views.responses_stored import (
     CancelResponseView,
@@ -134,6 +137,8 @@ def _views(
         ("DELETE", "/v1/responses/{response}"): DeleteResponseView(store),
         ("POST", "/v1/responses/{response}/cancel"): CancelResponseView(store),
         ("GET", "/v1/responses/{response}/input_items"): InputItemsView(store),
+        ("POST", "/v1/embeddings"): EmbeddingsView(service, Embedder(service.replica, metrics)),
+        **{("POST", path): no_scores() for path in SCORE_PATHS},
         ("GET", "/v1/models"): models,
         ("GET", "/v1/models/{model:path}"): ModelView(models, service.endpoints),
         ("POST", "/tokenize"): TokenizeView(service, encoder),

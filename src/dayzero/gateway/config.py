@@ -15,6 +15,7 @@ class Limits:
     header_bytes      of all names and values together (CVE-2025-48956)
     body_bytes        counted while it streams in; Content-Length is not trusted
     json_containers   arrays and objects: each costs many times the bytes that it takes in a body
+    embedding_inputs  of one request; the engine has `embedding_inputs_at_once` of them at a time
     choices           `n`, for each of the prompts
     schema_bytes      of the JSON Schema of one tool or answer
     chars_per_token   a text longer than this many characters for each token of the context is not even tokenized
@@ -30,6 +31,8 @@ class Limits:
     json_containers: int = 65536
     messages: int = 2048
     prompts: int = 64
+    embedding_inputs: int = 2048
+    embedding_inputs_at_once: int = 64
     choices: int = 16
     stops: int = 16
     stop_chars: int = 256

@@ -41,6 +41,12 @@ class UnknownResponse(RequestError):
     code = "response_not_found"
 
 
+class UnsupportedEndpoint(RequestError):
+    """A known route, for which no model here is made."""
+
+    code = "unsupported_endpoint"
+
+
 class UnsupportedParameter(RequestError):
     """A known field whose meaning we cannot honour, so that ignoring it would give a wrong answer."""
 

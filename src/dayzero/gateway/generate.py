@@ -27,7 +27,7 @@ from dayzero.wire.messages import Submit
 Sink = Callable[[Delta], Awaitable[None]]
 
 # The engine ends a late request itself, with TIMEOUT; this is for an engine that hangs.
-_DEADLINE_GRACE_S = 5.0
+DEADLINE_GRACE_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Generator:
         """
         self._metrics.prompt_tokens.inc(work.prompt_tokens)
         try:
-            async with asyncio.timeout(work.deadline_s + _DEADLINE_GRACE_S):
+            async with asyncio.timeout(work.deadline_s + DEADLINE_GRACE_S):
                 if len(streams) == 1:
                     await self._run_choice(work, streams[0], sink)
                 else:

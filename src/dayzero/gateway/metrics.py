@@ -36,6 +36,7 @@ class Metrics:
         )
         self.prompt_tokens = Counter("dayzero_prompt_tokens", "Prompt tokens taken in", registry=self.registry)
         self.output_tokens = Counter("dayzero_output_tokens", "Output tokens generated", registry=self.registry)
+        self.embeddings = Counter("dayzero_embeddings", "Inputs embedded", registry=self.registry)
         self.time_to_first_token_s = self._seconds("dayzero_time_to_first_token_seconds", "Time to first token")
         self.inter_token_latency_s = Histogram(
             "dayzero_inter_token_latency_seconds",

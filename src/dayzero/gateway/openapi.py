@@ -10,7 +10,9 @@ import msgspec
 from dayzero.gateway import openapi_answers as answers
 from dayzero.gateway.views.chat import ChatRequest
 from dayzero.gateway.views.completions import CompletionRequest
+from dayzero.gateway.views.embeddings import EmbeddingsRequest
 from dayzero.gateway.views.messages import CountTokensRequest, MessagesRequest
+from dayzero.gateway.views.refused import SCORE_PATHS
 from dayzero.gateway.views.responses import ResponsesRequest
 from dayzero.gateway.views.tokens import DetokenizeRequest, TokenizeRequest
 
@@ -121,6 +123,17 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
     ("get", "/v1/responses/{response}/input_items"): Operation(
         summary="What a response goes on from", answer=answers.ItemList, errors=(400, 404), query=_PAGE
     ),
+    ("post", "/v1/embeddings"): Operation(
+        summary="Texts to vectors",
+        body=EmbeddingsRequest,
+        example={"input": "Hello!"},
+        answer=answers.EmbeddingList,
+        errors=_GENERATES,
+    ),
+    **{
+        ("post", path): Operation(summary="Refused: no model here scores pairs of texts", answer=None, errors=(400,))
+        for path in SCORE_PATHS
+    },
     ("get", "/v1/models"): Operation(summary="The served model", answer=answers.ModelList),
     ("get", "/v1/models/{model}"): Operation(summary="One model by name", answer=answers.Model, errors=(404,)),
     ("post", "/tokenize"): Operation(

@@ -201,6 +201,30 @@ class Message(Answer, frozen=True, kw_only=True):
     x_collapse: Collapse | UnsetType = UNSET
 
 
+class Embedding(Answer, frozen=True, kw_only=True):
+    """Of one input: numbers, or little-endian float32 in base64."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class InputUsage(Answer, frozen=True, kw_only=True):
+    """Tokens of a request without output."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class EmbeddingList(Answer, frozen=True, kw_only=True):
+    """What /v1/embeddings answers."""
+
+    object: Literal["list"]
+    data: list[Embedding]
+    model: str
+    usage: InputUsage
+
+
 class InputTokens(Answer, frozen=True, kw_only=True):
     """How many tokens a prompt has."""
 

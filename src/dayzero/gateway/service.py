@@ -69,6 +69,10 @@ class TextService:
         """Call `encode`, which works on so many characters, where it does not keep the loop from others."""
         return await aside(encode, is_long=num_chars >= ENCODE_ASIDE_FROM_CHARS)
 
+    def time_left_s(self, started_s: float) -> float:
+        """Of a request that began then, before its deadline."""
+        return max(0.0, started_s + self.config.request_timeout_s - self.clock.now_s())
+
     async def answer(
         self,
         prompts: list[Prompt],
@@ -96,7 +100,7 @@ class TextService:
             tenant=this.tenant,
             priority=fields.priority or 0,
             received_s=this.started_s,
-            deadline_s=max(0.0, this.started_s + self.config.request_timeout_s - self.clock.now_s()),
+            deadline_s=self.time_left_s(this.started_s),
             guard=GuardPolicy(mode=terms.guard),
         )
         this.prompt_tokens = work.prompt_tokens

@@ -120,8 +120,8 @@ class ChoiceStream:
 
     def push(self, event: TokenEvent) -> Delta | None:
         """What the event brings to show, or None. Raises what the engine says went wrong."""
-        if event.finish in _FAILURES:
-            raise _failure(event, self._rules)
+        if event.finish in FAILURES:
+            raise failure_of(event, self._rules.bound_by)
         if event.cached_tokens is not None:
             self.cached_tokens = event.cached_tokens
         echo = self._take_echo(event)
@@ -291,15 +291,16 @@ class _EchoDelta:
     scored: list[Scored]
 
 
-_FAILURES = frozenset({FinishReason.ERROR, FinishReason.GRAMMAR, FinishReason.TIMEOUT, FinishReason.ABORT})
+FAILURES = frozenset({FinishReason.ERROR, FinishReason.GRAMMAR, FinishReason.TIMEOUT, FinishReason.ABORT})
 
 
-def _failure(event: TokenEvent, rules: StreamRules) -> Exception:
+def failure_of(event: TokenEvent, bound_by: str | None = None) -> Exception:
+    """What a terminal event of `FAILURES` is to the client. bound_by: the field that a grammar came from."""
     if event.finish is FinishReason.TIMEOUT:
         return DeadlinePassed("the request took longer than it may")
     if event.finish is FinishReason.GRAMMAR:
         told = event.error or "the grammar cannot be followed"
-        return RequestError(told, param=rules.bound_by, code="invalid_schema")
+        return RequestError(told, param=bound_by, code="invalid_schema")
     if event.finish is FinishReason.ABORT:
         return InternalError("the engine ended a request that nobody had left")
     return InternalError(event.error or "the engine could not go on")

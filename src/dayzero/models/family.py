@@ -50,7 +50,7 @@ class Family:
     """The functions of one model family. Tensor names are Hugging Face's, whatever the file format.
 
     parse    canonical config (`checkpoint.config`) -> shape: a frozen dataclass of hyperparameters, among them `heads`,
-             `vocab_size` and `max_context`; raises UnsupportedModel for a variant that is not covered
+             `vocab_size`, `hidden_size` and `max_context`; raises UnsupportedModel for a variant that is not covered
     tensors  the table of the checkpoint
     groups   the cache groups, given the bytes of K or V of one head of one token
     build    named tensors -> weights

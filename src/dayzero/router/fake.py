@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import struct
 import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 
@@ -74,6 +75,8 @@ class FakeReplica:
 def hashed_tokens(submit: Submit, spec: EngineSpec) -> list[TokenEvent]:
     """Events of a generation that depends on prompt, seed, choice and position only, and ends at max_tokens."""
     params = submit.params
+    if submit.pooling is not None:
+        return [hashed_embedding(submit, spec)]
     key = repr((submit.prompt, params.seed, submit.choice)).encode()
     tokens = [zlib.crc32(b"%d" % i, zlib.crc32(key)) % spec.vocab_size for i in range(params.max_tokens)]
     events = []
@@ -98,6 +101,15 @@ def hashed_tokens(submit: Submit, spec: EngineSpec) -> list[TokenEvent]:
     if first is not last:
         events[-1] = TokenEvent(last.request_id, last.tokens, logprobs=last.logprobs, finish=FinishReason.LENGTH)
     return events
+
+
+def hashed_embedding(submit: Submit, spec: EngineSpec) -> TokenEvent:
+    """The one event of an embedding that depends on prompt and pooling only."""
+    key = zlib.crc32(repr((submit.prompt, submit.pooling)).encode())
+    numbers = [zlib.crc32(b"%d" % i, key) / 2**32 - 0.5 for i in range(spec.embedding_size)]
+    length = math.hypot(*numbers)
+    packed = struct.pack(f"<{len(numbers)}f", *(number / length for number in numbers))
+    return TokenEvent(submit.request_id, finish=FinishReason.STOP, cached_tokens=0, embedding=packed)
 
 
 def hashed_logprob(token: int, count: int, vocab_size: int) -> Logprob:

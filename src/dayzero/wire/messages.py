@@ -16,6 +16,7 @@ import msgspec
 
 from dayzero.core.constraint import Constraint
 from dayzero.core.events import RequestId, TokenEvent
+from dayzero.core.pooling import Pooling
 from dayzero.core.sampling import SamplingParams
 from dayzero.core.spec import EngineConfig, EngineSpec
 
@@ -29,7 +30,7 @@ class Start(msgspec.Struct, frozen=True, tag="start"):
 
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit"):
-    """One generation.
+    """One generation, or one embedding.
 
     committed   output that was already delivered: the request resumes after it, and penalties, limits and stops count
                 it as output. Empty for a new request.
@@ -40,6 +41,7 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit"):
     attempt     how often the collapse guard has retried: part of the noise
     constraint  what binds the output
     endpoint    whose limits and memory it takes part in
+    pooling     an embedding is wanted, made so: no token is drawn, and `params` are `EMBEDS`
     """
 
     request_id: RequestId
@@ -56,6 +58,10 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit"):
     attempt: int = 0
     constraint: Constraint | None = None
     endpoint: str = ""
+    pooling: Pooling | None = None
+
+
+EMBEDS = SamplingParams(max_tokens=0, seed=0)
 
 
 class Tokenizer(msgspec.Struct, frozen=True, tag="tokenizer"):

@@ -14,7 +14,6 @@ from starlette.types import Receive, Scope, Send
 
 from dayzero.core.sampling import MAX_LOGPROBS, SEED_RANGE, check_prompt
 from dayzero.errors import RequestError
-from dayzero.gateway.config import Limits
 from dayzero.gateway.constrain import bound_by
 from dayzero.gateway.endpoint import Endpoint
 from dayzero.gateway.fields import (
@@ -31,6 +30,7 @@ from dayzero.gateway.fields import (
 from dayzero.gateway.generate import Prompt, Usage
 from dayzero.gateway.json_changes import JsonChanges, changes_of
 from dayzero.gateway.parse import FieldRules
+from dayzero.gateway.prompts import RawPrompt, prompts_of
 from dayzero.gateway.service import TextService
 from dayzero.gateway.stream import Delta, Echo, Scored, StreamRules
 from dayzero.gateway.structured import FORMAT_SHAPES, json_output, structured_of
@@ -64,8 +64,6 @@ RULES = FieldRules(
     shapes=FORMAT_SHAPES,
 )
 
-RawPrompt = str | list[int]  # before it is tokenized
-
 
 class CompletionView:
     """The route."""
@@ -80,7 +78,7 @@ class CompletionView:
         check_request(request)
         structured = structured_of(request, service.config.limits)
         changes = changes_of(json_output(request, structured), is_asked=terms.partial_json)
-        given = prompts_of(request.prompt, service.config.limits)
+        given = prompts_of(request.prompt, most=service.config.limits.prompts, param="prompt")
         with endpoint.admission.admit(terms.num_choices * len(given)):
             prompts = [
                 await self._prompt(
@@ -167,21 +165,6 @@ def check_request(request: CompletionRequest) -> None:
         raise RequestError(
             f"logprobs out of range: {request.logprobs} (allowed: 0 to {MAX_LOGPROBS})", param="logprobs"
         )
-
-
-def prompts_of(prompt: str | list[str | int | list[int]], limits: Limits) -> list[RawPrompt]:
-    """The prompts of a request, of which there are four spellings."""
-    if isinstance(prompt, str):
-        return [prompt]
-    if not prompt:
-        raise RequestError("empty prompt", param="prompt")
-    if all(isinstance(item, int) for item in prompt):
-        return [prompt]  # type: ignore[list-item]
-    if len(prompt) > limits.prompts:
-        raise RequestError(f"too many prompts: {len(prompt)} (limit: {limits.prompts})", param="prompt")
-    if any(isinstance(item, int) for item in prompt):
-        raise RequestError("a prompt is either token ids or a list of prompts", param="prompt")
-    return prompt  # type: ignore[return-value]
 
 
 class CompletionFormat:
