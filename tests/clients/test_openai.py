@@ -122,8 +122,10 @@ def test_the_embedded_model_answers(served: str) -> None:
     assert "Paris" in (completion.choices[0].message.content or "")
 
 
-def test_embeddings_come_as_numbers_whatever_the_client_asked_for(client: openai.OpenAI) -> None:
-    unasked = client.embeddings.create(model="tiny", input=["hi", "there"])
-    as_numbers = client.embeddings.create(model="tiny", input=["hi", "there"], encoding_format="float")
+def test_embeddings_come_as_numbers_whatever_the_client_asked_for(written: str, key: str) -> None:
+    # The client asks for base64 by itself, which its own types do not describe before it has decoded it.
+    with openai.OpenAI(base_url=f"{written}/v1", api_key=key, max_retries=0) as client:
+        unasked = client.embeddings.create(model="tiny", input=["hi", "there"])
+        as_numbers = client.embeddings.create(model="tiny", input=["hi", "there"], encoding_format="float")
     assert [one.embedding for one in unasked.data] == [one.embedding for one in as_numbers.data]
     assert [one.index for one in unasked.data] == [0, 1]
