@@ -5,8 +5,6 @@
 
 import msgspec
 
-from dayzero.core.pooling import Pooling
-
 
 class FakeModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model without weights for tests and for measuring the loop: tokens are a hash of request and position."""
@@ -105,7 +103,6 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     numerics_id: str
     policy_version: str
     kernels: tuple[KernelChoice, ...]
-    pooling: Pooling = "last"  # of embeddings whose request does not say
     endpoints: tuple[EndpointSpec, ...] = ()
 
     @property

@@ -1,6 +1,7 @@
 """The engine: a synchronous loop over token ids. Knows no text, no HTTP, no event loop.
 
-request    one generation and how far it has got
+request    one generation or embedding, and how far it has got
+pooling    hidden states to an embedding
 batch      the work of one step, and what came of it
 scheduler  which tokens of which requests of an endpoint are computed next
 endpoints  who gets how much of a step

@@ -7,7 +7,7 @@ scheduler, so that nothing a request carries can raise into the loop.
 import math
 
 from dayzero.clock import Clock
-from dayzero.core import constraint, pooling, sampling
+from dayzero.core import constraint, sampling
 from dayzero.core.events import FinishReason, RequestId, TokenEvent
 from dayzero.core.spec import EngineSpec
 from dayzero.engine.batch import Runner
@@ -121,7 +121,6 @@ class Engine:
             if submit.constraint is not None:
                 constraint.check(submit.constraint, submit.params, self._spec.vocab_size)
             return
-        pooling.check(submit.pooling, is_encoder=False)
         if submit.params != EMBEDS or submit.committed or submit.constraint is not None:
             raise RequestError("an embedding has no output", param="pooling")
 

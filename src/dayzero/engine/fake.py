@@ -122,7 +122,7 @@ class FakeRunner:
     def _pool(self, span: Span, wanted: Pooling) -> Outcome:
         """Pooled as a model's, of hidden states that are a hash of their token."""
         tokens = span.request.tokens(span.start, span.stop)
-        rows = pooling.wanted(wanted, span.length, is_first=span.start == 0, is_last=span.samples)
+        rows = pooling.wanted(wanted, span.length, is_last=span.samples)
         total = pooling.add(span.request.pooled, (self._hidden(tokens[row]) for row in rows))
         return Outcome(pooled=total, embedding=pooling.embedding(total) if span.samples else None)
 

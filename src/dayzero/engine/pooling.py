@@ -16,13 +16,9 @@ Total = np.ndarray[Any, np.dtype[np.float64]]  # [E], the sum of the rows that w
 Row = np.ndarray[Any, np.dtype[np.float32]]
 
 
-def wanted(pooling: Pooling, length: int, *, is_first: bool, is_last: bool) -> range:
-    """Which rows of a span of so many count. is_first, is_last: it has the first token of its request, or the last."""
-    if pooling == "mean":
-        return range(length)
-    if pooling == "cls":
-        return range(int(is_first))
-    return range(length - int(is_last), length)
+def wanted(pooling: Pooling, length: int, *, is_last: bool) -> range:
+    """Which rows of a span of so many count. is_last: it has the last token of its request."""
+    return range(0 if pooling == "mean" else length - int(is_last), length)
 
 
 def add(total: Total | None, rows_NE: Iterable[Row]) -> Total | None:

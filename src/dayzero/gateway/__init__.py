@@ -10,7 +10,9 @@ errors       what a client is told about any exception
 parse        a body to a typed request
 fields       the fields common to text APIs, and the sampling parameters that they come to
 service      what the views of text APIs share
+prompts      the spellings of a prompt in a body
 generate     the choices of one request at an engine
+embedding    the inputs of one request at an engine, as vectors
 stream       token events of one choice to text, log-probs and an end
 aside        long work beside the event loop
 answer       deltas as server-sent events or as one body

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from dayzero.core.pooling import Pooling
 from dayzero.errors import InternalError
-from dayzero.gateway.errors import DeadlinePassed, root_cause
-from dayzero.gateway.generate import DEADLINE_GRACE_S
+from dayzero.gateway.generate import until_deadline
 from dayzero.gateway.metrics import Metrics
 from dayzero.gateway.stream import FAILURES, failure_of
 from dayzero.router.replica import Replica
@@ -60,13 +59,9 @@ class Embedder:
         found: dict[int, bytes] = {}
         waiting = iter(range(len(work.inputs)))
         try:
-            async with asyncio.timeout(work.deadline_s + DEADLINE_GRACE_S), asyncio.TaskGroup() as group:
+            async with until_deadline(work.deadline_s), asyncio.TaskGroup() as group:
                 for _ in range(min(work.at_once, len(work.inputs))):
                     group.create_task(self._take(work, waiting, found))
-        except TimeoutError:
-            raise DeadlinePassed("the request took longer than it may") from None
-        except BaseExceptionGroup as bundle:
-            raise root_cause(bundle) from None
         finally:
             self._metrics.embeddings.inc(len(found))
         return [found[number] for number in range(len(work.inputs))]

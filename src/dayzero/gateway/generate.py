@@ -75,6 +75,18 @@ class Usage:
     reasoning_tokens: int = 0
 
 
+@contextlib.asynccontextmanager
+async def until_deadline(deadline_s: float) -> AsyncIterator[None]:
+    """Leave an engine that does not end a request itself. Raises DeadlinePassed, or what a group of tasks ended of."""
+    try:
+        async with asyncio.timeout(deadline_s + DEADLINE_GRACE_S):
+            yield
+    except TimeoutError:
+        raise DeadlinePassed("the request took longer than it may") from None
+    except BaseExceptionGroup as bundle:
+        raise root_cause(bundle) from None
+
+
 class Generator:
     """Turns work into deltas."""
 
@@ -107,17 +119,13 @@ class Generator:
         """
         self._metrics.prompt_tokens.inc(work.prompt_tokens)
         try:
-            async with asyncio.timeout(work.deadline_s + DEADLINE_GRACE_S):
+            async with until_deadline(work.deadline_s):
                 if len(streams) == 1:
                     await self._run_choice(work, streams[0], sink)
                 else:
                     async with asyncio.TaskGroup() as group:
                         for stream in streams:
                             group.create_task(self._run_choice(work, stream, sink))
-        except TimeoutError:
-            raise DeadlinePassed("the request took longer than it may") from None
-        except BaseExceptionGroup as bundle:
-            raise root_cause(bundle) from None
         finally:
             self._metrics.output_tokens.inc(sum(stream.num_tokens for stream in streams))
         return usage_of(work, streams)

@@ -69,6 +69,10 @@ class TextService:
         """Call `encode`, which works on so many characters, where it does not keep the loop from others."""
         return await aside(encode, is_long=num_chars >= ENCODE_ASIDE_FROM_CHARS)
 
+    def salt(self, tenant: str, cache_salt: str | None) -> str:
+        """Of the prefixes that a request may share. Raises RequestError."""
+        return derive_salt(self.config.cache_secret, tenant, check_salt(cache_salt))
+
     def time_left_s(self, started_s: float) -> float:
         """Of a request that began then, before its deadline."""
         return max(0.0, started_s + self.config.request_timeout_s - self.clock.now_s())
@@ -96,7 +100,7 @@ class TextService:
             rules=rules,
             constraint=constraint,
             endpoint=endpoint.key,
-            salt=derive_salt(self.config.cache_secret, this.tenant, check_salt(fields.cache_salt)),
+            salt=self.salt(this.tenant, fields.cache_salt),
             tenant=this.tenant,
             priority=fields.priority or 0,
             received_s=this.started_s,

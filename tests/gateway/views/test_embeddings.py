@@ -47,6 +47,12 @@ def test_each_input_has_the_embedding_that_it_has_alone() -> None:
     ]
 
 
+def test_more_inputs_than_may_be_in_the_system_at_once_take_turns() -> None:
+    this = stand(max_in_flight=3)
+    assert len(this.post("/v1/embeddings", {"input": ["hi"] * 20}).json()["data"]) == 20
+    assert this.gateway.admission.in_flight == 0
+
+
 def test_markup_in_a_text_is_content() -> None:
     this = stand()
     this.post("/v1/embeddings", {"input": "<|end|>"})
@@ -65,11 +71,11 @@ def test_fewer_dimensions_are_the_first_ones_of_unit_length_again() -> None:
     assert short == pytest.approx([number / math.hypot(*whole[:3]) for number in whole[:3]], rel=1e-6)
 
 
-def test_the_pooling_is_the_checkpoints_unless_a_request_says() -> None:
+def test_the_pooling_is_that_of_the_last_token_unless_a_request_says() -> None:
     this = stand()
     this.post("/v1/embeddings", {"input": "hi"})
     this.post("/v1/embeddings", {"input": "hi", "pooling": "mean"})
-    assert [submit.pooling for submit in this.replica.submits] == [SPEC.pooling, "mean"]
+    assert [submit.pooling for submit in this.replica.submits] == ["last", "mean"]
 
 
 @pytest.mark.parametrize(

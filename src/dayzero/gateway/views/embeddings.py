@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from dayzero.core import pooling
 from dayzero.core.pooling import Pooling
 from dayzero.core.sampling import check_prompt
 from dayzero.errors import ContextTooLong, ReplicaLost, RequestError
@@ -21,7 +20,7 @@ from dayzero.gateway.embedding import Embedder, EmbeddingWork, numbers, shortene
 from dayzero.gateway.fields import check_text_size
 from dayzero.gateway.parse import FieldRules
 from dayzero.gateway.prompts import RawPrompt, prompts_of
-from dayzero.gateway.service import TextService, check_salt, derive_salt
+from dayzero.gateway.service import TextService
 
 WRITE_ASIDE_FROM_NUMBERS = 2**15  # about 10 ms
 Priority = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
@@ -33,7 +32,7 @@ class EmbeddingsRequest(msgspec.Struct, frozen=True, kw_only=True):
     input            a string, token ids, or a list of either
     encoding_format  float: numbers; base64: little-endian float32
     dimensions       the first so many numbers, of unit length again
-    pooling          how the hidden states of the tokens become one; else as the checkpoint says
+    pooling          how the hidden states of the tokens become one; else `last`
     priority         lower runs first
     cache_salt       splits the caller's own prefix cache further
     """
@@ -78,10 +77,10 @@ class EmbeddingsView:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._service
         request, endpoint = await service.read(scope, receive, EmbeddingsRequest, RULES)
-        wanted, dimensions = self._wanted(request)
+        dimensions = self._dimensions(request)
         limits = service.config.limits
         given = prompts_of(request.input, most=limits.embedding_inputs, param="input")
-        at_once = min(len(given), limits.embedding_inputs_at_once)
+        at_once = min(len(given), limits.embedding_inputs_at_once, endpoint.admission.limit)
         this = exchange.of(scope)
         with endpoint.admission.admit(at_once):
             inputs = await self._tokens(given, endpoint.max_context)
@@ -90,9 +89,9 @@ class EmbeddingsView:
             work = EmbeddingWork(
                 inputs=inputs,
                 at_once=at_once,
-                pooling=wanted,
+                pooling=request.pooling or "last",
                 endpoint=endpoint.key,
-                salt=derive_salt(service.config.cache_secret, this.tenant, check_salt(request.cache_salt)),
+                salt=service.salt(this.tenant, request.cache_salt),
                 tenant=this.tenant,
                 priority=request.priority or 0,
                 deadline_s=service.time_left_s(this.started_s),
@@ -105,18 +104,15 @@ class EmbeddingsView:
             )
             await send_json(send, body)
 
-    def _wanted(self, request: EmbeddingsRequest) -> tuple[Pooling, int]:
-        """The pooling and the number of dimensions of the answer."""
-        spec = self._service.replica.spec
-        wanted = request.pooling or spec.pooling
-        pooling.check(wanted, is_encoder=False)
-        dimensions = spec.embedding_size if request.dimensions is None else request.dimensions
-        if not 1 <= dimensions <= spec.embedding_size:
+    def _dimensions(self, request: EmbeddingsRequest) -> int:
+        """Of the answer."""
+        own = self._service.replica.spec.embedding_size
+        dimensions = own if request.dimensions is None else request.dimensions
+        if not 1 <= dimensions <= own:
             raise RequestError(
-                f"dimensions out of range: {dimensions} (allowed: 1 to {spec.embedding_size}, the model's own)",
-                param="dimensions",
+                f"dimensions out of range: {dimensions} (allowed: 1 to {own}, the model's own)", param="dimensions"
             )
-        return wanted, dimensions
+        return dimensions
 
     async def _tokens(self, given: Sequence[RawPrompt], context: int) -> list[list[int]]:
         """Of all inputs, each checked."""
