@@ -43,6 +43,7 @@ LONG: Mapping[str, Sequence[str]] = {
     "fidelity-kv": ("bench/bench_fidelity.py", "--precision", "bf16", "--kv-dtype", "bf16,int8"),
     "grammar": ("bench/bench_grammar.py",),
     "silence": ("bench/bench_silence.py",),
+    "endpoints": ("bench/bench_endpoints.py",),
     "cross-check": ("-m", "bench.peers.cross_check"),
     "peers-smollm2-135m": ("-m", "bench.peers.run", "--checkpoint", "smollm2-135m"),
     "peers-llama-1b": ("-m", "bench.peers.run", "--checkpoint", "llama-1b"),

@@ -244,6 +244,7 @@ def _beside_ourselves(lines: Sequence[Line]) -> Iterator[Row]:
     yield _alone("the same, SSE chunks/s", Bar(), of(lines, "wire"), "chunks")
     yield from _answers(lines)
     yield from _grammars(lines)
+    yield from _endpoints(lines)
 
 
 def _answers(lines: Sequence[Line]) -> Iterator[Row]:
@@ -279,6 +280,23 @@ def _grammars(lines: Sequence[Line]) -> Iterator[Row]:
         yield Row(title, Bar(at_most=1.1), None)
     title = "grammar bombs, a neighbour's tokens/s meanwhile over before"
     yield _alone(title, Bar(), of(lines, "bombs", kind="neighbour"), "rate over before", beside=("longest gap",))
+
+
+def _endpoints(lines: Sequence[Line]) -> Iterator[Row]:
+    """What short requests wait for beside long prompts, and what those lose."""
+    measures = {
+        "ttft": "TTFT",
+        "gap": "median gap",
+        "p95 gap": "95th percentile of gaps",
+        "long": "long prompts' tokens/s",
+    }
+    for way, what in (
+        ("two endpoints", "an endpoint each"),
+        ("two, capped", "the same, long ones at 32 tokens a step"),
+    ):
+        for measure, name in measures.items():
+            title = f"short requests beside long prompts, {what}, over one for all: {name}"
+            yield _paired(title, Bar(), of(lines, "endpoints", measure=measure), way, "one endpoint")
 
 
 def _mask(masks: Sequence[Line], steps: Sequence[Line]) -> Row:
