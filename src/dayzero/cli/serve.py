@@ -227,7 +227,7 @@ def announce(spec: EngineSpec, name: str, url: str, tools: str, names: Sequence[
     print(f"context    {spec.max_context} tokens, {spec.max_requests} requests at once")
     print(
         f"KV pool    {spec.kv_blocks} blocks of {spec.block_size} tokens in {spec.kv_dtype}, "
-        f"{spec.kv_bytes / 2**30:.2f} GiB as it fills"
+        f"{spec.kv_bytes / 2**30:.2f} GiB {'taken' if spec.kv_is_committed else 'as it fills'}"
     )
     for endpoint, known_as in zip(spec.endpoints, names, strict=True):
         print(

@@ -103,6 +103,7 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     numerics_id: str
     policy_version: str
     kernels: tuple[KernelChoice, ...]
+    kv_is_committed: bool = False  # taken from the system at start, not as it fills
     endpoints: tuple[EndpointSpec, ...] = ()
 
     @property

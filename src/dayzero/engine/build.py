@@ -56,6 +56,7 @@ class EnginePlan:
     kernels: Kernels | NativeKernels
     precision: str
     kv_dtype: str
+    kv_is_committed: bool  # taken from the system at start: what was asked for, if there is as much
 
     @property
     def memory(self) -> Memory:
@@ -95,6 +96,8 @@ def plan_engine(config: EngineConfig) -> EnginePlan:
         kernels=kernels,
         precision=precision,
         kv_dtype=kv_dtype,
+        kv_is_committed=config.kv_memory_bytes is not None
+        and division.memory.kv_bytes <= free_beside(weight_bytes, here),
     )
 
 
@@ -156,7 +159,7 @@ def build_engine(config: EngineConfig, clock: Clock, progress: Progress) -> tupl
         config.block_size,
         plan.shape.heads,
         KV_DTYPES[plan.kv_dtype],
-        committed=_is_committed(plan),
+        committed=plan.kv_is_committed,
     )
     spec = _spec(plan)
     model = bind(plan.family, weights, plan.kernels, store, plan.groups, config.block_size)
@@ -164,11 +167,6 @@ def build_engine(config: EngineConfig, clock: Clock, progress: Progress) -> tupl
         torch.set_num_threads(1)  # what is left for torch is small, and two pools would wait for each other's cores
     runner = ModelRunner(model, eos_token_ids=spec.eos_token_ids)
     return Engine(Endpoints.of(spec, plan.groups, plan.division, clock), runner, clock, spec), spec
-
-
-def _is_committed(plan: EnginePlan) -> bool:
-    """Memory that somebody asked for is taken at once, if there is as much, and no step waits for it later."""
-    return plan.config.kv_memory_bytes is not None and plan.memory.kv_bytes <= free_beside(0, machine())
 
 
 def _spec(plan: EnginePlan) -> EngineSpec:
@@ -188,6 +186,7 @@ def _spec(plan: EnginePlan) -> EngineSpec:
         block_size=config.block_size,
         kv_blocks=plan.memory.num_blocks[0] - 1,
         kv_bytes=plan.memory.kv_bytes,
+        kv_is_committed=plan.kv_is_committed,
         kv_dtype=plan.kv_dtype,
         max_requests=config.max_requests,
         max_step_tokens=config.max_step_tokens,

@@ -3,7 +3,7 @@
 Generators of schemas write `uniqueItems: false` and the like, which no compiler of grammars should be asked to know.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 Schema = Mapping[str, Any]
@@ -19,6 +19,10 @@ _ONE = frozenset(
 )
 _LISTED = frozenset(("items", "prefixItems", "anyOf", "oneOf", "allOf"))
 _NAMED = frozenset(("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"))
+_REST = {
+    "patternProperties": ("additionalProperties", "unevaluatedProperties"),
+    "prefixItems": ("items", "unevaluatedItems"),
+}
 _ANCHORS = ("$dynamicAnchor", "$recursiveAnchor")  # what would refer to them, is refused
 
 
@@ -56,14 +60,24 @@ def _is_void(keyword: str, value: Any, schema: Schema) -> bool:
             return _fits_all(value) or value == {"type": "string"}
         case "additionalItems":
             return _fits_all(value) or not isinstance(schema.get("items"), list)
-        case "patternProperties" | "dependentRequired" | "dependentSchemas" | "dependencies":
+        case "dependentRequired" | "dependentSchemas" | "dependencies":
             return isinstance(value, Mapping) and all(one == [] or _fits_all(one) for one in value.values())
-        case "prefixItems" | "allOf":
+        case "patternProperties" | "prefixItems":
+            return _takes_nothing(value, schema, _REST[keyword])
+        case "allOf":
             return isinstance(value, list) and all(map(_fits_all, value))
         case "anyOf":
             return isinstance(value, list) and any(map(_fits_all, value))
         case _:
             return keyword in _ANCHORS or _lacks_its_partner(keyword, schema)
+
+
+def _takes_nothing(value: Any, schema: Schema, rest: Sequence[str]) -> bool:
+    """Of a keyword whose items or properties are none of the rest, which others constrain."""
+    inner = list(value.values()) if isinstance(value, Mapping) else value
+    if not isinstance(inner, list) or not all(map(_fits_all, inner)):
+        return False
+    return not inner or all(_fits_all(schema.get(other, True)) for other in rest)
 
 
 def _lacks_its_partner(keyword: str, schema: Schema) -> bool:
