@@ -286,6 +286,7 @@ def _endpoints(lines: Sequence[Line]) -> Iterator[Row]:
     """What short requests wait for beside long prompts, and what those lose."""
     measures = {
         "ttft": "TTFT",
+        "e2e": "a whole answer",
         "gap": "median gap",
         "p95 gap": "95th percentile of gaps",
         "long": "long prompts' tokens/s",
