@@ -31,6 +31,7 @@ def bombs() -> dict[str, Fields]:
         "10,000 properties": schema(
             {"type": "object", "properties": {f"p{number}": {"type": "string"} for number in range(WIDE)}}
         ),
+        "multiples of three numbers": schema({"allOf": [{"multipleOf": number} for number in (9_987, 9_989, 9_991)]}),
         "tool with a type that is a number": tool({"type": 5}),
         "tool with a pattern that is a number": tool(
             {"type": "object", "properties": {"a": {"type": "string", "pattern": 5}}}

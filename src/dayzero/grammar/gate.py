@@ -26,7 +26,7 @@ class Gate:
     """Of one model.
 
     tokenizer     makes the text of it, as the tokenizers library writes it; called before the first grammar
-    quick_s       that a grammar may take in the quick lane; limit_s: in the slow one
+    quick_s       that a grammar may take in the quick lane; limit_s: in both
     max_slow      grammars in the slow lane, those that wait included
     cache_bytes   of verdicts; the oldest in use give way
     """
@@ -109,7 +109,7 @@ class Gate:
         def lane(limit_s: float, processes: int) -> Pool:
             return Pool("dayzero.grammar.confined", load, _check_loaded, limit_s=limit_s, processes=processes)
 
-        return lane(self._quick_s, _QUICK_PROCESSES), lane(self._limit_s, 1)
+        return lane(self._quick_s, _QUICK_PROCESSES), lane(self._limit_s - self._quick_s, 1)
 
 
 class _Exceeded(Exception):

@@ -3,7 +3,7 @@ import resource
 import subprocess
 import sys
 
-from dayzero.wire.confined.worker import ANSWER, JOB, serve
+from dayzero.wire.confined.worker import ANSWER, JOB, serve_one
 
 ALARM_S = 60.0
 
@@ -20,8 +20,9 @@ def answers(data: bytes) -> list[bytes]:
 
 
 def test_jobs_are_answered_in_order_until_they_end():
-    out = io.BytesIO()
-    serve(bytes.upper, io.BytesIO(frame(b"a") + frame(b"") + frame(b"bc")), out)
+    jobs, out = io.BytesIO(frame(b"a") + frame(b"") + frame(b"bc")), io.BytesIO()
+    while serve_one(bytes.upper, jobs, out, bytearray(1)):
+        pass
     assert answers(out.getvalue()) == [b"A", b"", b"BC"]
 
 

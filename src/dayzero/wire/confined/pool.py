@@ -1,7 +1,7 @@
 """The outside of confined processes: a few of one kind, each of which does one job at a time.
 
-A job that takes too long, too much memory or the process down costs that job only: the process is replaced before the
-next one, so no job sees another's remains.
+A job that takes too long, too much memory or its process down costs that job only: it is done by a child of a process
+that has loaded what all jobs need, and the next one gets another child, so no job sees the remains of one that failed.
 """
 
 import asyncio
@@ -11,14 +11,15 @@ import sys
 from collections.abc import Callable
 from typing import Self
 
-from dayzero.wire.confined.worker import ANSWER, JOB, MAX_MESSAGE_BYTES
+from dayzero.wire.confined.worker import ANSWER, BROUGHT_DOWN, END, JOB, MAX_MESSAGE_BYTES, TOO_LONG
 
 _START_LIMIT_S = 30.0  # a cold disk; what loads for ever is still found
-_ALARM_RATIO = 2.0  # the process's own alarm, should we be gone
+_END_LIMIT_S = 1.0  # that a process may take to end its child and itself
+_PATIENCE_RATIO = 2.0  # the process's own alarm rings at the limit; should it not, it is killed
 
 
 class Gone(Exception):
-    """The process ended, or sent what is no answer."""
+    """The job brought its process down, or that sent what is no answer."""
 
 
 class CannotLoad(Exception):
@@ -55,14 +56,11 @@ class Pool:
         Any number may wait: whoever admits requests bounds them.
         """
         async with self._free:
-            process = self._take_idle() or await self._started()
-            is_sound = False
+            process = await self._take_idle() or await self._started()
             try:
-                answer = await process.ask(job, self._limit_s)
-                is_sound = True
-                return answer
+                return await process.ask(job, self._limit_s)
             finally:
-                if is_sound and not self._is_closed:
+                if process.is_sound and not self._is_closed:
                     self._idle.append(process)
                 else:
                     await process.kill()
@@ -73,33 +71,38 @@ class Pool:
         while self._idle:
             await self._idle.pop().kill()
 
-    def _take_idle(self) -> "_Process | None":
+    async def _take_idle(self) -> "_Process | None":
         """One that still lives: what killed another while it was idle is not the next job's fault."""
         while self._idle:
             process = self._idle.pop()
             if process.is_alive:
                 return process
+            await process.kill()
         return None
 
     async def _started(self) -> "_Process":
         process = await _Process.spawn(self._module)
-        is_sound = False
+        is_loaded = False
         try:
             self._loaded(await process.ask(self._load, _START_LIMIT_S))
-            is_sound = True
+            is_loaded = True
         except (TimeoutError, Gone) as error:
             raise CannotLoad from error
         finally:
-            if not is_sound:
+            if not is_loaded:
                 await process.kill()
         return process
 
 
 class _Process:
-    """One confined process."""
+    """One confined process, and its children.
+
+    is_sound   whether it has answered all that it was asked: only then may it be asked again
+    """
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
+        self.is_sound = True
 
     @classmethod
     async def spawn(cls, module: str) -> Self:
@@ -122,24 +125,36 @@ class _Process:
         return self._process.returncode is None and not _has_ended(self._process.pid)
 
     async def ask(self, job: bytes, limit_s: float) -> bytes:
-        """Send an encoded job. Raises Gone or TimeoutError; the process is of no more use then."""
+        """Send an encoded job. Raises Gone or TimeoutError."""
         stdin, stdout = self._process.stdin, self._process.stdout
         assert stdin is not None
         assert stdout is not None
+        self.is_sound = False
         try:
-            async with asyncio.timeout(limit_s):
-                stdin.write(JOB.pack(len(job), limit_s * _ALARM_RATIO) + job)
+            async with asyncio.timeout(limit_s * _PATIENCE_RATIO):
+                stdin.write(JOB.pack(len(job), limit_s) + job)
                 await stdin.drain()
                 (num_bytes,) = ANSWER.unpack(await stdout.readexactly(ANSWER.size))
+                if num_bytes in {TOO_LONG, BROUGHT_DOWN}:
+                    self.is_sound = True
+                    raise TimeoutError if num_bytes == TOO_LONG else Gone
                 if num_bytes > MAX_MESSAGE_BYTES:
                     raise Gone
-                return await stdout.readexactly(num_bytes)
+                answer = await stdout.readexactly(num_bytes)
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             raise Gone from error
+        self.is_sound = True
+        return answer
 
     async def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        try:
+            async with asyncio.timeout(_END_LIMIT_S):
+                with contextlib.suppress(ProcessLookupError):
+                    self._process.send_signal(END)
+                await self._process.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
         await self._process.communicate()
 
 
