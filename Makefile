@@ -46,7 +46,7 @@ fmt: $(VENV)/.developed  ## format
 	@$(BIN)/ruff check --fix --quiet src tests bench
 	@$(BIN)/ruff format --quiet src tests bench
 
-clients: .venv-clients/.installed  ## nightly: seven clients that people use, in an environment of their own
+clients: .venv-clients/.installed  ## nightly: seven clients that people use, and Schemathesis, in an environment of their own
 	@.venv-clients/bin/python -m pytest -W default tests/clients
 
 bench: $(VENV)/.developed  ## measure what needs no other engine, and print docs/performance.md; half an hour on a quiet machine
