@@ -12,7 +12,7 @@ import msgspec
 from dayzero.errors import CapacityError, InternalError, RequestError
 from dayzero.grammar.jobs import Answer, Convert, Converted, Job, Loaded, LoadTokenizer, Refused, Try
 from dayzero.grammar.recent import Recent
-from dayzero.wire.confined.pool import CannotLoad, Gone, Pool
+from dayzero.wire.confined.pool import CannotLoad, Confined, Gone, Pool
 
 _VERDICT_BYTES = 256  # what one takes beside its reason, roughly
 _QUICK_PROCESSES = 2
@@ -38,7 +38,7 @@ class Gate:
         eos_token_ids: tuple[int, ...],
         *,
         quick_s: float = 0.25,
-        limit_s: float = 2.0,
+        limit_s: float = 1.75,
         max_slow: int = 3,
         cache_bytes: int = 2**20,
     ) -> None:
@@ -49,6 +49,7 @@ class Gate:
         self._limit_s = limit_s
         self._max_slow = max_slow
         self._num_slow = 0
+        self._confined: Confined | None = None
         self._lanes: tuple[Pool, Pool] | None = None  # quick, slow
         self._verdicts: Recent[str] = Recent(cache_bytes)  # why not; "": good
 
@@ -77,8 +78,8 @@ class Gate:
         return answer.lark
 
     async def close(self) -> None:
-        for lane in self._lanes or ():
-            await lane.close()
+        if self._confined is not None:
+            await self._confined.close()
 
     async def _ask(self, job: Job) -> Answer:
         quick, slow = self._lanes = self._lanes or self._new_lanes()
@@ -105,11 +106,11 @@ class Gate:
     def _new_lanes(self) -> tuple[Pool, Pool]:
         """Made for the first grammar: few models are ever sent one."""
         load = msgspec.msgpack.encode(LoadTokenizer(self._tokenizer(), self._vocab_size, self._eos_token_ids))
-
-        def lane(limit_s: float, processes: int) -> Pool:
-            return Pool("dayzero.grammar.confined", load, _check_loaded, limit_s=limit_s, processes=processes)
-
-        return lane(self._quick_s, _QUICK_PROCESSES), lane(self._limit_s - self._quick_s, 1)
+        self._confined = Confined("dayzero.grammar.confined", load, _check_loaded)
+        return (
+            Pool(self._confined, limit_s=self._quick_s, processes=_QUICK_PROCESSES),
+            Pool(self._confined, limit_s=self._limit_s - self._quick_s, processes=1),
+        )
 
 
 class _Exceeded(Exception):

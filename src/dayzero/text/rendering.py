@@ -8,7 +8,7 @@ from dayzero.errors import CheckpointError, RequestError
 from dayzero.text.conversation import Conversation, Rendering
 from dayzero.text.jobs import Answer, LoadTemplate, Refused, Render, Rendered
 from dayzero.text.veil import alphabet_of
-from dayzero.wire.confined.pool import CannotLoad, Gone, Pool
+from dayzero.wire.confined.pool import CannotLoad, Confined, Gone, Pool
 
 
 class ConfinedTemplate:
@@ -29,12 +29,13 @@ class ConfinedTemplate:
     ) -> None:
         load = msgspec.msgpack.encode(LoadTemplate(source, dict(named_tokens), alphabet_of(markup)))
         self._limit_s = limit_s
-        self._pool = Pool("dayzero.text.confined", load, _check_loaded, limit_s=limit_s, processes=processes)
+        self._confined = Confined("dayzero.text.confined", load, _check_loaded)
+        self._pool = Pool(self._confined, limit_s=limit_s, processes=processes)
 
     async def start(self) -> None:
-        """Start the first process. Raises CheckpointError if the template does not compile."""
+        """Load the template. Raises CheckpointError if it does not compile."""
         try:
-            await self._pool.start()
+            await self._confined.start()
         except CannotLoad as error:
             raise _not_loaded() from error
 
@@ -55,8 +56,8 @@ class ConfinedTemplate:
         return answer.rendering
 
     async def close(self) -> None:
-        """End all processes; one that is at work ends when its job does."""
-        await self._pool.close()
+        """End all processes."""
+        await self._confined.close()
 
 
 def _check_loaded(answer: bytes) -> None:

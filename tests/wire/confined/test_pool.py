@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dayzero.wire.confined.pool import Gone, Pool
+from dayzero.wire.confined.pool import CannotLoad, Confined, Gone, Pool
 
 LONG_S = 60.0
 
@@ -21,15 +21,31 @@ def accept(_answer: bytes) -> None:
     pass
 
 
-def with_pool(use: Callable[[Pool], Awaitable[None]], limit_s: float = LONG_S) -> None:
+def with_pool(use: Callable[[Pool], Awaitable[None]], limit_s: float = LONG_S, processes: int = 1) -> None:
     async def main() -> None:
-        pool = Pool("obliging", b"loaded", accept, limit_s=limit_s, processes=1)
+        confined = Confined("obliging", b"loaded", accept)
         try:
-            await use(pool)
+            await use(Pool(confined, limit_s=limit_s, processes=processes))
         finally:
-            await pool.close()
+            await confined.close()
 
     asyncio.run(main())
+
+
+async def until_ended(pid: int, *, is_waited_for: bool = True) -> None:
+    """Wait for the end of a process that is no child of ours. is_waited_for: and until its parent knows of it."""
+    while state := _state(pid):
+        if state == "Z" and not is_waited_for:
+            return
+        await asyncio.sleep(0.01)
+
+
+def _state(pid: int) -> str:
+    """A letter, as /proc has it; "": there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 @pytest.mark.parametrize("job", [b"memory", b"die", b"raise"])
@@ -75,24 +91,74 @@ def test_a_process_that_ends_itself_over_a_job_is_replaced():
     with_pool(use)
 
 
-def test_a_process_that_was_killed_while_it_was_idle_is_not_the_next_jobs_fault():
+@pytest.mark.parametrize("which", [b"who", b"child"])
+def test_a_process_that_was_killed_while_it_was_idle_is_not_the_next_jobs_fault(which):
+    """The root, or a child."""
+
     async def use(pool: Pool) -> None:
-        loaded = int((await pool.ask(b"who")).split()[0])
-        os.kill(loaded, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):  # the loop was first to learn of it
-            await asyncio.to_thread(os.waitid, os.P_PID, loaded, os.WEXITED | os.WNOWAIT)
-        assert int((await pool.ask(b"who")).split()[0]) != loaded
+        killed = int((await pool.ask(which)).split()[0])
+        os.kill(killed, signal.SIGKILL)
+        if which == b"child":
+            await until_ended(killed, is_waited_for=False)
+        else:
+            with contextlib.suppress(ChildProcessError):  # the loop was first to learn of it
+                await asyncio.to_thread(os.waitid, os.P_PID, killed, os.WEXITED | os.WNOWAIT)
+        assert int((await pool.ask(which)).split()[0]) != killed
 
     with_pool(use)
 
 
-def test_children_end_with_their_process():
-    async def main() -> int:
-        pool = Pool("obliging", b"loaded", accept, limit_s=LONG_S, processes=1)
-        child = int(await pool.ask(b"child"))
-        os.kill(child, 0)
-        await pool.close()
-        return child
+def test_children_end_with_their_root_at_work_or_not():
+    async def main() -> list[int]:
+        confined = Confined("obliging", b"loaded", accept)
+        pool = Pool(confined, limit_s=LONG_S, processes=2)
+        idle = int(await pool.ask(b"child"))
+        asked = asyncio.create_task(pool.ask(b"hang"))
+        at_work = int(await pool.ask(b"child"))
+        await confined.close()
+        with pytest.raises(Gone):
+            await asked
+        with pytest.raises(CannotLoad):
+            await pool.ask(b"who")
+        return [idle, at_work]
 
-    with pytest.raises(ProcessLookupError):
-        os.kill(asyncio.run(main()), 0)
+    for pid in asyncio.run(main()):
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_a_job_that_nobody_waits_for_any_more_is_ended():
+    async def use(pool: Pool) -> None:
+        child = int(await pool.ask(b"child"))
+        asked = asyncio.create_task(pool.ask(b"hang"))
+        await asyncio.sleep(0)
+        asked.cancel()
+        await until_ended(child)
+        assert (await pool.ask(b"who")).endswith(b" loaded")
+
+    with_pool(use)
+
+
+def test_children_of_one_root_work_side_by_side():
+    async def use(pool: Pool) -> None:
+        asked = asyncio.create_task(pool.ask(b"hang"))
+        roots = {await pool.ask(b"who") for _ in range(3)}
+        assert len(roots) == 1
+        asked.cancel()
+
+    with_pool(use, processes=2)
+
+
+def test_nobody_who_ended_stays_behind():
+    """Children that failed are waited for by their root."""
+
+    async def use(pool: Pool) -> None:
+        root = int((await pool.ask(b"who")).split()[0])
+        for job in (b"end", b"die", b"raise"):
+            child = int(await pool.ask(b"child"))
+            with pytest.raises(Gone):
+                await pool.ask(job)
+            await until_ended(child)
+        assert (await pool.ask(b"who")).startswith(f"{root} ".encode())
+
+    with_pool(use)

@@ -21,7 +21,7 @@ def answers(data: bytes) -> list[bytes]:
 
 def test_jobs_are_answered_in_order_until_they_end():
     jobs, out = io.BytesIO(frame(b"a") + frame(b"") + frame(b"bc")), io.BytesIO()
-    while serve_one(bytes.upper, jobs, out, bytearray(1)):
+    while serve_one(bytes.upper, jobs, out):
         pass
     assert answers(out.getvalue()) == [b"A", b"", b"BC"]
 

@@ -1,21 +1,23 @@
-"""The outside of confined processes: a few of one kind, each of which does one job at a time.
+"""The outside of confined processes: a root of one kind, and pools of children of it.
 
-A job that takes too long, too much memory or its process down costs that job only: it is done by a child of a process
-that has loaded what all jobs need, and the next one gets another child, so no job sees the remains of one that failed.
+A job that takes too long, too much memory or its process down costs that job only: the next one gets another child of
+the root, which has loaded what all need. So no job waits for that, or sees the remains of one that failed.
 """
 
 import asyncio
 import contextlib
+import itertools
 import os
+import socket
 import sys
 from collections.abc import Callable
 from typing import Self
 
-from dayzero.wire.confined.worker import ANSWER, BROUGHT_DOWN, END, JOB, MAX_MESSAGE_BYTES, TOO_LONG
+from dayzero.wire.confined.worker import ANSWER, FORK, JOB, KILL, MAX_MESSAGE_BYTES, ORDER
 
 _START_LIMIT_S = 30.0  # a cold disk; what loads for ever is still found
-_END_LIMIT_S = 1.0  # that a process may take to end its child and itself
-_PATIENCE_RATIO = 2.0  # the process's own alarm rings at the limit; should it not, it is killed
+_END_LIMIT_S = 1.0  # that a root may take to end its children and itself
+_PATIENCE_RATIO = 2.0  # a child's own alarm rings at the limit; should it not, it is killed
 
 
 class Gone(Exception):
@@ -23,32 +25,81 @@ class Gone(Exception):
 
 
 class CannotLoad(Exception):
-    """A new process did not come to the point where it takes jobs."""
+    """A new root did not come to the point where it forks."""
 
 
-class Pool:
-    """Processes of one module, each of which is told the same first job, `load`.
+class Confined:
+    """A root, started when it is needed and again when it has ended.
 
     module    run by its name; calls `worker.run`
-    loaded    looks at the answer to `load`, and raises if that is a refusal
-    limit_s   of each later job
+    load      the job that it loads by
+    loaded    looks at the answer to that, and raises if it is a refusal
     """
 
-    def __init__(
-        self, module: str, load: bytes, loaded: Callable[[bytes], None], *, limit_s: float, processes: int
-    ) -> None:
+    def __init__(self, module: str, load: bytes, loaded: Callable[[bytes], None]) -> None:
         self._module = module
         self._load = load
         self._loaded = loaded
-        self._limit_s = limit_s
-        self._free = asyncio.Semaphore(processes)
-        self._idle: list[_Process] = []
+        self._root: _Root | None = None
+        self._starting = asyncio.Lock()
         self._is_closed = False
 
+    @property
+    def is_alive(self) -> bool:
+        return self._root is not None and self._root.is_alive
+
     async def start(self) -> None:
-        """Start the first process. Raises CannotLoad, and what `loaded` does."""
-        async with self._free:
-            self._idle.append(await self._started())
+        """Raises CannotLoad, and what `loaded` does."""
+        async with self._starting:
+            if self._is_closed:
+                raise CannotLoad
+            if not self.is_alive:
+                await self._end()
+                self._root = await self._started()
+
+    async def child(self) -> "Child":
+        """A new one. Raises CannotLoad."""
+        await self.start()
+        assert self._root is not None
+        return await self._root.child()
+
+    async def close(self) -> None:
+        """End the root and its children, those at work too, for good."""
+        self._is_closed = True
+        async with self._starting:
+            await self._end()
+
+    async def _end(self) -> None:
+        root, self._root = self._root, None
+        if root is not None:
+            await root.close()
+
+    async def _started(self) -> "_Root":
+        root = await _Root.spawn(self._module)
+        is_loaded = False
+        try:
+            loader = await root.child()
+            try:
+                self._loaded(await loader.ask(self._load, _START_LIMIT_S))
+            finally:
+                loader.leave()
+            is_loaded = True
+        except (TimeoutError, Gone) as error:
+            raise CannotLoad from error
+        finally:
+            if not is_loaded:
+                await root.close()
+        return root
+
+
+class Pool:
+    """Children of a root, so many at most, each of which does a job at a time, in `limit_s`."""
+
+    def __init__(self, confined: Confined, *, limit_s: float, processes: int) -> None:
+        self._confined = confined
+        self._limit_s = limit_s
+        self._free = asyncio.Semaphore(processes)
+        self._idle: list[Child] = []
 
     async def ask(self, job: bytes) -> bytes:
         """The answer to a job. Raises TimeoutError or Gone; CannotLoad if there was no process for it.
@@ -56,113 +107,139 @@ class Pool:
         Any number may wait: whoever admits requests bounds them.
         """
         async with self._free:
-            process = await self._take_idle() or await self._started()
+            child = self._idle_one() or await self._confined.child()
+            is_sound = False
             try:
-                return await process.ask(job, self._limit_s)
+                answer = await child.ask(job, self._limit_s)
+                is_sound = True
             finally:
-                if process.is_sound and not self._is_closed:
-                    self._idle.append(process)
+                if is_sound:
+                    self._idle.append(child)
                 else:
-                    await process.kill()
+                    child.kill()
+            return answer
 
-    async def close(self) -> None:
-        """End all processes; one that is at work ends when its job does."""
-        self._is_closed = True
-        while self._idle:
-            await self._idle.pop().kill()
-
-    async def _take_idle(self) -> "_Process | None":
+    def _idle_one(self) -> "Child | None":
         """One that still lives: what killed another while it was idle is not the next job's fault."""
         while self._idle:
-            process = self._idle.pop()
-            if process.is_alive:
-                return process
-            await process.kill()
+            child = self._idle.pop()
+            if self._confined.is_alive and child.is_alive:
+                return child
+            child.kill()
         return None
 
-    async def _started(self) -> "_Process":
-        process = await _Process.spawn(self._module)
-        is_loaded = False
+
+class Child:
+    """One process that does jobs, and its channel."""
+
+    def __init__(
+        self, channel: socket.socket, jobs: asyncio.StreamWriter, answers: asyncio.StreamReader, end: Callable[[], None]
+    ) -> None:
+        self._channel = channel
+        self._jobs = jobs
+        self._answers = answers
+        self._end = end
+
+    @property
+    def is_alive(self) -> bool:
+        return _is_open(self._channel)
+
+    async def ask(self, job: bytes, limit_s: float) -> bytes:
+        """Raises Gone or TimeoutError, after which it must not be asked again."""
+        started_s = asyncio.get_running_loop().time()
         try:
-            self._loaded(await process.ask(self._load, _START_LIMIT_S))
-            is_loaded = True
-        except (TimeoutError, Gone) as error:
-            raise CannotLoad from error
-        finally:
-            if not is_loaded:
-                await process.kill()
-        return process
+            async with asyncio.timeout(limit_s * _PATIENCE_RATIO):
+                self._jobs.write(JOB.pack(len(job), limit_s) + job)
+                await self._jobs.drain()
+                (num_bytes,) = ANSWER.unpack(await self._answers.readexactly(ANSWER.size))
+                if num_bytes > MAX_MESSAGE_BYTES:
+                    raise Gone
+                return await self._answers.readexactly(num_bytes)
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            if asyncio.get_running_loop().time() - started_s >= limit_s:
+                raise TimeoutError from error
+            raise Gone from error
+
+    def kill(self) -> None:
+        """Whether it still lives or not."""
+        self.leave()
+        self._end()
+
+    def leave(self) -> None:
+        """Close the channel; a process that waits for a job there ends."""
+        self._jobs.transport.abort()
 
 
-class _Process:
-    """One confined process, and its children.
+class _Root:
+    """The process that forks, and the socket on which it is told to."""
 
-    is_sound   whether it has answered all that it was asked: only then may it be asked again
-    """
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, control: socket.socket) -> None:
         self._process = process
-        self.is_sound = True
+        self._control = control
+        self._numbers = itertools.count()
+        self._children: dict[int, Child] = {}
 
     @classmethod
     async def spawn(cls, module: str) -> Self:
         # No environment but what finds the code: keys and tokens are no business of a template's or a grammar's.
         environment = {name: os.environ[name] for name in ("PYTHONPATH", "LD_LIBRARY_PATH") if name in os.environ}
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",
-            "-m",
-            module,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,  # a traceback there would quote prompts
-            env=environment,
-        )
-        return cls(process)
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        with theirs:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-P",
+                "-m",
+                module,
+                stdin=theirs.fileno(),
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.DEVNULL,  # a traceback there would quote prompts
+                env=environment,
+            )
+        return cls(process, ours)
 
     @property
     def is_alive(self) -> bool:
-        return self._process.returncode is None and not _has_ended(self._process.pid)
+        return _is_open(self._control)
 
-    async def ask(self, job: bytes, limit_s: float) -> bytes:
-        """Send an encoded job. Raises Gone or TimeoutError."""
-        stdin, stdout = self._process.stdin, self._process.stdout
-        assert stdin is not None
-        assert stdout is not None
-        self.is_sound = False
-        try:
-            async with asyncio.timeout(limit_s * _PATIENCE_RATIO):
-                stdin.write(JOB.pack(len(job), limit_s) + job)
-                await stdin.drain()
-                (num_bytes,) = ANSWER.unpack(await stdout.readexactly(ANSWER.size))
-                if num_bytes in {TOO_LONG, BROUGHT_DOWN}:
-                    self.is_sound = True
-                    raise TimeoutError if num_bytes == TOO_LONG else Gone
-                if num_bytes > MAX_MESSAGE_BYTES:
-                    raise Gone
-                answer = await stdout.readexactly(num_bytes)
-        except (asyncio.IncompleteReadError, ConnectionError) as error:
-            raise Gone from error
-        self.is_sound = True
-        return answer
+    async def child(self) -> Child:
+        """A new one; the first is the root itself. Raises CannotLoad if the root has ended."""
+        number = next(self._numbers)
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                socket.send_fds(self._control, [ORDER.pack(FORK, number)], [theirs.fileno()])
+            except OSError as error:
+                ours.close()
+                raise CannotLoad from error
+        answers, jobs = await asyncio.open_unix_connection(sock=ours)
+        child = self._children[number] = Child(ours, jobs, answers, lambda: self._kill(number))
+        return child
 
-    async def kill(self) -> None:
+    async def close(self) -> None:
+        for child in self._children.values():
+            child.leave()
+        self._control.close()
         try:
             async with asyncio.timeout(_END_LIMIT_S):
-                with contextlib.suppress(ProcessLookupError):
-                    self._process.send_signal(END)
                 await self._process.wait()
         except TimeoutError:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
-        await self._process.communicate()
+            await self._process.wait()
+
+    def _kill(self, number: int) -> None:
+        del self._children[number]
+        with contextlib.suppress(OSError):  # it has ended, and so have its children
+            self._control.send(ORDER.pack(KILL, number))
 
 
-def _has_ended(pid: int) -> bool:
-    """Asked of the system, since the loop learns of it a little later. Leaves the end for the loop to learn of."""
-    if not hasattr(os, "waitid"):  # macOS
-        return False
+def _is_open(channel: socket.socket) -> bool:
+    """Whether the other end is, and is silent. Asked of the system, since the loop learns of it a little later."""
     try:
-        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:
+        channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
         return True
+    except OSError:
+        return False
+    return False

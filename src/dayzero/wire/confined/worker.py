@@ -1,95 +1,81 @@
-"""The inside of a confined process: jobs come on stdin, and each is answered on stdout, in order, one at a time.
+"""The inside of confined processes: a root that has loaded what all jobs need, and children that do them.
 
-Its memory is limited, it writes no files and leaves no core dump. The first job, which loads what all need, it does
-itself; the others are done by a child. A job that takes longer than its alarm says, or too much memory, brings down
-that child only, and the next one starts from what is loaded. All end with the parent (end of stdin) or by the alarm.
+Orders come to the root on stdin, which is a socket: to fork a child, and to kill one. With the first comes the channel
+of a job that the root does itself, and loads by. Each child has a channel of its own, where it answers jobs in order,
+one at a time. Memory is limited, nobody writes files or leaves a core dump. A job that takes longer than its alarm
+says, or too much memory, brings down its child only. Children end with their channel, with the root, or by the alarm.
 """
 
+import contextlib
 import ctypes
 import gc
-import mmap
 import os
 import resource
 import signal
+import socket
 import struct
 import sys
 from collections.abc import Callable
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO
 
-JOB = struct.Struct("<If")  # before a job: its bytes, and seconds until the alarm
-ANSWER = struct.Struct("<I")  # before an answer: its bytes; or alone, one of the two
-TOO_LONG, BROUGHT_DOWN = 2**32 - 1, 2**32 - 2
-END = signal.SIGUSR1  # from the parent alone: supervisors do not send it
+ORDER = struct.Struct("<cI")  # to the root: which, and the number of the child; FORK comes with the child's channel
+FORK, KILL = b"f", b"k"
+JOB = struct.Struct("<Id")  # before a job: its bytes, and seconds until the alarm
+ANSWER = struct.Struct("<I")  # before an answer: its bytes
 MAX_MESSAGE_BYTES = 256 * 1024 * 1024
 _MEMORY_BYTES = 512 * 1024 * 1024  # beyond what the process has mapped at its start
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_IDLE, _AT_WORK, _MID_MESSAGE = range(3)
 
 
 def run(answer: Callable[[bytes], bytes]) -> None:
-    """What the process does, all its life."""
+    """What the root does, all its life."""
     confine()
     for number in (signal.SIGINT, signal.SIGTERM):  # of a terminal or a supervisor: the parent closes stdin
         signal.signal(number, signal.SIG_IGN)
-    jobs, answers, state = sys.stdin.buffer, sys.stdout.buffer, bytearray(1)
-    serve_one(answer, jobs, answers, state)
+    control = socket.socket(fileno=0)
+    _, _, channel = receive(control)
+    if channel is None:
+        return
+    with channel, channel.makefile("rwb") as stream:
+        serve_one(answer, stream, stream)
     gc.freeze()  # children share these pages for as long as nobody writes to them
-    serve_by_children(answer, jobs, answers)
-
-
-def serve_by_children(answer: Callable[[bytes], bytes], jobs: BinaryIO, answers: BinaryIO) -> None:
-    """Until the jobs end: by one child after the other, and where a job brings one down, that is its answer."""
-    state = mmap.mmap(-1, 1)  # shared with the child
-    child = 0
-
-    def end(*_: object) -> None:
-        if child:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)  # or it would stay behind, if nobody adopts it
-        os._exit(0)
-
-    signal.signal(END, end)
+    children: dict[int, int] = {}  # their pids; those who end stay until they are killed, so no pid is another's
     while True:
-        child = os.fork()
-        if child == 0:
-            signal.signal(END, signal.SIG_DFL)
-            _end_with_parent()
-            try:
-                while serve_one(answer, jobs, answers, state):
-                    pass
-                os._exit(0)
-            finally:
-                os._exit(1)
-        _, status = os.waitpid(child, 0)
-        child = 0
-        if status == 0 or state[0] == _MID_MESSAGE:  # nobody knows how much of the message is out
-            return
-        if state[0] == _AT_WORK:
-            is_late = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM
-            answers.write(ANSWER.pack(TOO_LONG if is_late else BROUGHT_DOWN))
-            answers.flush()
-        state[0] = _IDLE
+        order, child, channel = receive(control)
+        if channel is not None:
+            with contextlib.suppress(OSError):  # no more processes: the channel closes, which says so
+                children[child] = _forked(answer, control, channel)
+            channel.close()
+        elif order == KILL and child in children:
+            _end(children.pop(child))
+        elif order != KILL:
+            break
+    for pid in children.values():
+        _end(pid)
 
 
-def serve_one(
-    answer: Callable[[bytes], bytes], jobs: BinaryIO, answers: BinaryIO, state: "bytearray | mmap.mmap"
-) -> bool:
-    """Answer the next job, if there is one. `state` says in its first byte how far it is."""
+def receive(control: socket.socket) -> tuple[bytes, int, socket.socket | None]:
+    """The next order; none after the last."""
+    message, descriptors, _, _ = socket.recv_fds(control, ORDER.size, 1)
+    if len(message) < ORDER.size:
+        return b"", 0, None
+    order, child = ORDER.unpack(message)
+    return order, child, socket.socket(fileno=descriptors[0]) if descriptors else None
+
+
+def serve_one(answer: Callable[[bytes], bytes], jobs: BufferedIOBase, answers: BufferedIOBase) -> bool:
+    """Answer the next job, if there is one."""
     header = jobs.read(JOB.size)
     if len(header) < JOB.size:
         return False
-    state[0] = _MID_MESSAGE
     num_bytes, alarm_s = JOB.unpack(header)
     job = jobs.read(num_bytes)
-    state[0] = _AT_WORK
     signal.setitimer(signal.ITIMER_REAL, alarm_s)
     answered = answer(job)
     signal.setitimer(signal.ITIMER_REAL, 0)
-    state[0] = _MID_MESSAGE
     answers.write(ANSWER.pack(len(answered)) + answered)
     answers.flush()
-    state[0] = _IDLE
     return True
 
 
@@ -101,6 +87,27 @@ def confine() -> None:
         *_memory_limit(),
     ):
         resource.setrlimit(limit, (value, value))
+
+
+def _forked(answer: Callable[[bytes], bytes], control: socket.socket, channel: socket.socket) -> int:
+    """The pid of a child that serves a channel."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            control.close()
+            _end_with_parent()
+            with channel, channel.makefile("rwb") as stream:
+                while serve_one(answer, stream, stream):
+                    pass
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return pid
+
+
+def _end(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
 
 
 def _end_with_parent() -> None:
