@@ -41,7 +41,7 @@ def test_the_exported_names_are_all_there_are():
 
 def test_the_public_methods_of_llm_are_documented():
     public = {name for name in vars(dayzero.LLM) if not name.startswith("_")}
-    assert public == {"chat", "generate", "stream"}
+    assert public == {"chat", "embed", "generate", "stream"}
     for name in public:
         assert getattr(dayzero.LLM, name).__doc__, name
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import TypedDict, Unpack, get_args
 
 from dayzero.checkpoint.locate import locate
 from dayzero.checkpoint.open import open_checkpoint
@@ -23,14 +23,16 @@ from dayzero.clock import SystemClock
 from dayzero.core import constraint
 from dayzero.core.constraint import Constraint
 from dayzero.core.events import Logprob, RequestId, TokenEvent
-from dayzero.core.sampling import check_prompt
+from dayzero.core.pooling import Pooling
+from dayzero.core.sampling import SamplingParams, check_prompt
 from dayzero.core.spec import EngineConfig
 from dayzero.engine.build import build_engine
 from dayzero.errors import RequestError
 from dayzero.gateway.config import Limits
+from dayzero.gateway.embedding import check_dimensions, check_input, numbers, shortened
 from dayzero.gateway.fields import GenerationFields, resolve_max_tokens, sampling_params, terms_of
 from dayzero.gateway.parse import FieldRules, to_struct
-from dayzero.gateway.stream import ChoiceStream, Delta, StreamRules
+from dayzero.gateway.stream import ChoiceStream, Delta, StreamRules, failure_of
 from dayzero.gateway.structured import structured_of
 from dayzero.grammar.answer_constraint import plain_constraint
 from dayzero.grammar.checker import Checker
@@ -39,7 +41,7 @@ from dayzero.text.chat import encode_chat
 from dayzero.text.conversation import conversation
 from dayzero.text.template import ChatTemplate
 from dayzero.text.tokenizer import Tokenizer
-from dayzero.wire.messages import Submit
+from dayzero.wire.messages import EMBEDS, Submit
 
 DEFAULT_MAX_TOKENS = 256
 MAX_SUBMITTED = 1024  # requests with the engine, whose own queue is bounded; the others wait here
@@ -112,13 +114,19 @@ class Result:
     cached_tokens: int = 0
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Running:
-    """A choice on its way."""
+    """A request on its way, and what came of it that nobody has read."""
 
     submit: Submit
-    stream: ChoiceStream
     events: deque[TokenEvent] = field(default_factory=deque)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Choice(_Running):
+    """One that generates."""
+
+    stream: ChoiceStream
 
 
 class LLM:
@@ -170,6 +178,35 @@ class LLM:
     ) -> list[Result]:
         """Answer a conversation: one result for each of the `n` choices."""
         return self._finish([self._encode_chat(messages, tools)], _fields(options))
+
+    def embed(
+        self,
+        texts: str | Sequence[str] | None = None,
+        *,
+        prompt_token_ids: Sequence[Sequence[int]] | None = None,
+        pooling: Pooling | None = None,
+        dimensions: int | None = None,
+    ) -> list[list[float]]:
+        """A vector of unit length for each text, in their order: numbers as /v1/embeddings gives them.
+
+        pooling     cls, mean or last; None: as the model says
+        dimensions  the first so many numbers, of unit length again
+        """
+        how = self.spec.pooling if pooling is None else pooling
+        if how not in get_args(Pooling):
+            raise RequestError(f"no such pooling: {how}", param="pooling", hint=f"use {', '.join(get_args(Pooling))}")
+        size = check_dimensions(dimensions, self.spec.embedding_size)
+        encode = self.tokenizer.encode_text
+        given = _prompts(texts, prompt_token_ids)
+        inputs = [encode(one) if isinstance(one, str) else _token_ids(one) for one in given]
+        for tokens in inputs:
+            check_input(tokens, self.spec, self.spec.max_context)
+        running = [_Running(submit=self._submit(tokens, EMBEDS, pooling=how)) for tokens in inputs]
+        try:
+            self._enter(*running)
+            return [list(numbers(shortened(self._embedding(one), size))) for one in running]
+        finally:
+            self._leave(*running)
 
     def stream(self, prompt: Prompt | Messages, **options: Unpack[SamplingOptions]) -> Iterator[Delta]:
         """Yield the text of one choice as it comes. Leaving the iterator early ends the request."""
@@ -223,7 +260,9 @@ class LLM:
         self._checker.check(bound.grammar, structured.param)
         return bound
 
-    def _prepared(self, prompt: list[int], fields: "_Fields", bound: Constraint | None, *, choice: int) -> _Running:
+    def _prepared(self, prompt: list[int], fields: "_Fields", bound: Constraint | None, *, choice: int) -> _Choice:
+        if self.spec.is_encoder:
+            raise RequestError("this model makes embeddings, not text", param="prompts", hint="use embed")
         check_prompt(prompt, self.spec.vocab_size)
         terms = terms_of(fields, Limits())
         max_tokens = resolve_max_tokens(
@@ -242,7 +281,23 @@ class LLM:
             logprobs=fields.logprobs,
             prompt_logprobs=fields.prompt_logprobs,
         )
-        submit = Submit(
+        if bound is not None:
+            constraint.check(bound, params, self.spec.vocab_size)
+        return _Choice(
+            submit=self._submit(prompt, params, choice=choice, bound=bound),
+            stream=ChoiceStream(choice, self.tokenizer, StreamRules(stops=terms.stops)),
+        )
+
+    def _submit(
+        self,
+        prompt: list[int],
+        params: SamplingParams,
+        *,
+        choice: int = 0,
+        bound: Constraint | None = None,
+        pooling: Pooling | None = None,
+    ) -> Submit:
+        return Submit(
             request_id=secrets.randbits(63),
             prompt=prompt,
             params=params,
@@ -250,10 +305,8 @@ class LLM:
             policy_version=self.spec.policy_version,
             choice=choice,
             constraint=bound,
+            pooling=pooling,
         )
-        if bound is not None:
-            constraint.check(bound, params, self.spec.vocab_size)
-        return _Running(submit, ChoiceStream(choice, self.tokenizer, StreamRules(stops=terms.stops)))
 
     def _enter(self, *entering: _Running) -> None:
         for one in entering:
@@ -283,7 +336,13 @@ class LLM:
             self._engine.submit(self._queue.pop(next(iter(self._queue))))
             self._num_submitted += 1
 
-    def _result(self, running: _Running) -> Result:
+    def _embedding(self, running: _Running) -> bytes:
+        event = self._next_event(running)
+        if event.embedding is None:
+            raise failure_of(event)
+        return event.embedding
+
+    def _result(self, running: _Choice) -> Result:
         texts: list[str] = []
         token_ids: list[int] = []
         logprobs: list[Logprob] = []

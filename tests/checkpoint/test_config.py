@@ -22,6 +22,14 @@ def _raw(family: str, **other: Any) -> dict[str, Any]:
     return {"model_type": family, "num_attention_heads": 4, **SIZES, **other}
 
 
+def test_keys_left_out_of_a_bert_config_have_the_values_of_transformers() -> None:
+    ours, theirs = canonical({"model_type": "bert"}, WHERE), AutoConfig.for_model("bert")
+    for key in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
+                "max_position_embeddings", "type_vocab_size", "layer_norm_eps", "hidden_act"):  # fmt: skip
+        assert ours[key] == getattr(theirs, key), key
+    assert ours["head_dim"] == 64
+
+
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gemma3_text"])
 def test_keys_left_out_have_the_values_of_transformers(family: str) -> None:
     ours = canonical(_raw(family), WHERE)

@@ -52,6 +52,13 @@ def test_computed_buffers_of_old_files_are_not_weights(folder: Path) -> None:
     assert list(open_checkpoint(folder).tensors) == ["model.norm.weight"]
 
 
+def test_of_a_bert_checkpoint_the_encoder_is_taken_whatever_it_was_trained_with(folder: Path) -> None:
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    names = ("bert.embeddings.LayerNorm.gamma", "bert.pooler.dense.bias", "cls.x", "bert.embeddings.position_ids")
+    save_file({name: torch.ones(4) for name in names}, folder / "model.safetensors")
+    assert list(open_checkpoint(folder).tensors) == ["embeddings.LayerNorm.weight"]
+
+
 @pytest.mark.parametrize("prefix", ["language_model.model.", "model.language_model."])
 def test_of_a_multimodal_model_the_language_part_is_taken(folder: Path, prefix: str) -> None:
     text = json.loads((folder / "config.json").read_text()) | {"model_type": "gemma3_text"}

@@ -48,7 +48,7 @@ _MALFORMED = {
     "shape or data_offsets of tensor v": {"v": _entry(0, 8, shape=[True])},
     "shape or data_offsets of tensor u": {"u": _entry(0, 8, data_offsets=[0])},
     "shape or data_offsets of tensor t": {"t": _entry(0, 8, data_offsets=[0, 2**70])},
-    "format of tensor w .*: I64": {"w": _entry(0, 8, dtype="I64", shape=[1])},
+    "format of tensor w .*: F64": {"w": _entry(0, 8, dtype="F64", shape=[1])},
     "format of tensor v .*: F8_E4M3": {"v": _entry(0, 8, dtype="F8_E4M3", shape=[8])},
     "empty tensor .*: w": {"w": _entry(0, 8, shape=[0])},
     r"size of tensor w .*: 8 bytes \(shape \[3\] wants 12\)": {"w": _entry(0, 8, shape=[3])},

@@ -100,3 +100,33 @@ def test_a_malformed_tokenizer_is_refused(folder: Path, file: str, content: str,
     (folder / file).write_text(content)
     with pytest.raises(CheckpointError, match=message):
         read_tokenizer(folder, {})
+
+
+BERT = {"type": "BertProcessing", "cls": ["<s>", 1], "sep": ["</s>", 2]}
+AROUND = {
+    "type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "</s>"}}],
+}
+
+
+@pytest.mark.parametrize(
+    "processor", [BERT, AROUND, {"type": "Sequence", "processors": [{"type": "ByteLevel"}, AROUND]}]
+)
+def test_what_the_post_processor_puts_around_a_text_is_told(folder: Path, processor: Any) -> None:
+    """Of an encoder, which names no BOS."""
+    _edit(folder / "tokenizer.json", post_processor=processor)
+    _edit(folder / "tokenizer_config.json", bos_token=None)
+    source = read_tokenizer(folder, {})
+    assert (source.add_bos, source.bos_token_id, source.after_text) == (True, 1, (2,))
+    assert "bos_token" not in source.named_tokens
+
+
+@pytest.mark.parametrize(
+    "processor",
+    [None, {"type": "BertProcessing", "cls": 5, "sep": [9]}, {"single": [1]}, {"single": []}, {"single": [{}, {}]}],
+)
+def test_a_post_processor_that_puts_nothing_around_a_text_adds_nothing(folder: Path, processor: Any) -> None:
+    _edit(folder / "tokenizer.json", post_processor=processor)
+    _edit(folder / "tokenizer_config.json", bos_token=None)
+    source = read_tokenizer(folder, {})
+    assert (source.add_bos, source.bos_token_id, source.after_text) == (False, None, ())

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from dayzero.kernels.native.extension import best_instruction_set, lacking, module
-from dayzero.kernels.ops import OPS
+from dayzero.kernels.ops import DECODER_OPS
 from dayzero.quant.precision import PRECISIONS
 from tests.cli.conftest import Dayzero, Done
 
@@ -27,7 +27,7 @@ def test_doctor_shows_the_machine_what_the_model_needs_and_why_each_kernel_serve
     assert facts["context"] == "8192 tokens"
     assert "GiB" in facts["KV pool"]
     threes = {row[0]: row[1:] for row in rows if len(row) == 3}
-    kernels = {op.name: threes[op.name] for op in OPS}
+    kernels = {op.name: threes[op.name] for op in DECODER_OPS}
     assert all(implementation and reason for implementation, reason in kernels.values())
     assert threes["bf16"] == ["257 MiB", "chosen: asked for"]
 
@@ -90,7 +90,7 @@ def test_an_architecture_that_is_not_known_is_refused_with_those_that_are(
 ) -> None:
     done = dayzero("doctor", unknown_family)
     assert done.code == 3
-    assert "error: architecture not supported: perceptron\nhint: known: gemma3, llama, qwen2, qwen3\n" in done.err
+    assert "error: architecture not supported: perceptron\nhint: known: bert, gemma3, llama, qwen2, qwen3\n" in done.err
 
 
 def test_a_file_that_is_no_model_is_refused(dayzero: Dayzero, tmp_path: Path) -> None:

@@ -246,7 +246,7 @@ def test_an_architecture_that_is_not_known_is_refused_with_those_that_are(folder
     other = copy_of(folder, tmp_path / "other")
     raw = json.loads((other / "config.json").read_text())
     (other / "config.json").write_text(json.dumps({**raw, "model_type": "perceptron"}))
-    with pytest.raises(UnsupportedModel, match="perceptron\nhint: known: gemma3, llama, qwen2, qwen3"):
+    with pytest.raises(UnsupportedModel, match="perceptron\nhint: known: bert, gemma3, llama, qwen2, qwen3"):
         plan_engine(config(other))
 
 

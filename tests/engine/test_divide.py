@@ -128,3 +128,11 @@ def test_what_is_divided_is_what_one_endpoint_would_have():
     found = division(LONG, endpoint("other", max_context=8192), free_bytes=GIB)
     budget = int(free_beside(0, Machine(2, GIB)) * KV_SHARE)
     assert 0.99 * budget < found.memory.kv_bytes <= budget
+
+
+def test_endpoints_of_an_encoder_hold_their_texts_in_their_part_of_a_step():
+    asked = endpoint("short", max_context=128), LONG
+    short, long = division(*asked, groups=(), max_step_tokens=2 * 8192).specs
+    assert (short.kv_blocks, long.kv_blocks) == (0, 0)
+    with pytest.raises(ConfigError, match=r"endpoint long: 8191 tokens of a step for texts of 8192"):
+        division(*asked, groups=(), max_step_tokens=2 * 8191)

@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dayzero.core.spec import EngineConfig
+from dayzero.core.spec import EndpointConfig, EngineConfig
 from dayzero.engine.machine import Machine
-from dayzero.engine.resolve import OVERHEAD_BYTES, memory
+from dayzero.engine.resolve import OVERHEAD_BYTES, for_encoder, memory
 from dayzero.errors import ConfigError
 from dayzero.kv.groups import CacheGroup, CacheKind
 
@@ -60,3 +60,30 @@ def test_kv_memory_that_holds_next_to_nothing_is_told_as_such() -> None:
 def test_too_little_memory_says_how_much_is_there() -> None:
     with pytest.raises(ConfigError, match="not enough memory"):
         memory(config(), (FULL,), model_context=8192, weight_bytes=WEIGHTS, machine=Machine(2, WEIGHTS))
+
+
+def test_an_encoder_keeps_nothing_and_its_step_holds_its_context() -> None:
+    asked = for_encoder(config(), 512)
+    assert (asked.max_step_tokens, asked.prefix_cache) == (512, False)
+    found = memory(asked, (), model_context=512, weight_bytes=0, machine=Machine(2, GIB))
+    assert (found.max_context, found.kv_blocks, found.kv_bytes) == (512, 0, 0)
+
+
+def test_an_encoder_has_the_step_and_the_context_that_are_asked_for() -> None:
+    assert for_encoder(config(max_step_tokens=2048), 512).max_step_tokens == 2048
+    asked = for_encoder(config(max_context=300), 512)
+    assert asked.max_step_tokens == 300
+    assert memory(asked, (), model_context=512, weight_bytes=0, machine=Machine(2, GIB)).max_context == 300
+
+
+@pytest.mark.parametrize(
+    ("values", "flag"),
+    [
+        ({"kv_memory_bytes": 10}, "--kv-memory"),
+        ({"kv_dtype": "int8"}, "--kv-dtype"),
+        ({"endpoints": (EndpointConfig(names=("a",)), EndpointConfig(names=("b",), kv_memory_bytes=1))}, "kv_memory"),
+    ],
+)
+def test_what_an_encoder_has_no_use_of_is_refused(values: dict[str, object], flag: str) -> None:
+    with pytest.raises(ConfigError, match=flag):
+        for_encoder(config(**values), 512)

@@ -11,6 +11,7 @@ from dayzero.errors import ConfigError
 from tests.engine.world import FULL, WINDOW, Setting, World, reference
 
 ENDLESS = FakeModel(vocab_size=32)
+ENCODER = Setting(groups=(), blocks=(), prefix_cache=False, whole_spans=True, max_step_tokens=64, model=ENDLESS)
 
 
 def commit(world, *outcomes):
@@ -74,6 +75,40 @@ def test_no_more_requests_run_than_may_run():
     assert [span[0] for span in world.spans()] == [0, 1, 2]
     assert world.report.load.waiting == 2
     world.drain()
+
+
+def embed(world, length, **kwargs):
+    return world.submit([1] * length, max_tokens=0, pooling="mean", **kwargs)
+
+
+def test_an_encoder_computes_a_text_in_one_span_or_waits_with_it():
+    world = World(ENCODER)
+    for length in (30, 40, 20, 64, 1):
+        embed(world, length)
+    world.drain()
+    assert world.runner.decisions == [[(0, 0, 30)], [(1, 0, 40), (2, 0, 20)], [(3, 0, 64)], [(4, 0, 1)]]
+    assert all(events[-1].embedding for events in world.events.values())
+
+
+def test_an_encoder_computes_no_more_texts_in_a_step_than_may_run():
+    world = World(ENCODER)
+    for _ in range(20):
+        embed(world, 2)
+    world.drain()
+    assert [len(spans) for spans in world.runner.decisions] == [8, 8, 4]
+
+
+def test_an_encoder_refuses_to_generate():
+    world = World(ENCODER)
+    request = world.submit([1, 2])
+    (event,) = world.step()
+    assert (event.request_id, event.finish) == (request, FinishReason.ERROR)
+    assert "embeddings" in event.error
+
+
+def test_an_encoder_whose_step_cannot_hold_its_context_is_refused():
+    with pytest.raises(ConfigError, match=r"63 is below max_context \(64\)"):
+        SchedulerLimits(max_step_tokens=63, max_requests=8, max_context=64, eos_token_ids=frozenset(), whole_spans=True)
 
 
 def test_limits_that_cannot_serve_every_running_request_are_refused():

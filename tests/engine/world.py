@@ -33,6 +33,7 @@ class Setting:
     max_requests: int = 8
     max_context: int = 64
     max_waiting: int = 4096
+    whole_spans: bool = False
     model: FakeModel = MODEL
 
     def limits(self):
@@ -42,6 +43,7 @@ class Setting:
             max_context=self.max_context,
             eos_token_ids=frozenset(self.model.eos_token_ids),
             max_waiting=self.max_waiting,
+            whole_spans=self.whole_spans,
         )
 
 
@@ -192,7 +194,7 @@ def spec(setting):
         eos_token_ids=setting.model.eos_token_ids,
         weight_bytes=0,
         block_size=setting.block_size,
-        kv_blocks=setting.blocks[0],
+        kv_blocks=sum(setting.blocks[:1]),
         kv_bytes=0,
         kv_dtype="none",
         max_requests=setting.max_requests,
@@ -202,4 +204,5 @@ def spec(setting):
         numerics_id="fake",
         policy_version="v1",
         kernels=(),
+        is_encoder=setting.whole_spans,
     )

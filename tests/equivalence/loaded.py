@@ -131,6 +131,7 @@ class Loaded:
             max_requests=sizes.max_requests,
             max_context=self.max_context,
             eos_token_ids=frozenset(self.eos_token_ids),
+            whole_spans=self.family.is_encoder,
         )
         schedulers = {
             name: Scheduler(
@@ -210,7 +211,7 @@ class Loaded:
             eos_token_ids=self.eos_token_ids,
             weight_bytes=0,
             block_size=sizes.block_size,
-            kv_blocks=sizes.num_blocks[0] - 1,
+            kv_blocks=sum(sizes.num_blocks[:1]),
             kv_bytes=0,
             kv_dtype=str(self.kv_dtype),
             max_requests=sizes.max_requests,
@@ -220,6 +221,7 @@ class Loaded:
             numerics_id="",
             policy_version=POLICY_VERSION,
             kernels=(),
+            is_encoder=self.family.is_encoder,
         )
 
 

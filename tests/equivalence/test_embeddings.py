@@ -4,12 +4,13 @@ import random
 from collections.abc import Sequence
 
 import pytest
+import torch
 
 from dayzero.core.pooling import Pooling
 from dayzero.core.sampling import SamplingParams
 from dayzero.wire.messages import EMBEDS, Submit
 from tests.equivalence.loaded import POLICY_VERSION, Loaded, Sizes, Traffic, by_kernels
-from tests.golden.tiny import TINY, VOCAB_SIZE, save
+from tests.golden.tiny import ENCODERS, TINY, VOCAB_SIZE, save
 
 pytestmark = pytest.mark.model
 
@@ -45,11 +46,30 @@ def test_any_way_to_serve_an_embedding_gives_the_bits_it_has_alone(dtype, wish, 
     submits = []
     for number in range(24):
         prompt = stem[: draw.randrange(200)] + [draw.randrange(VOCAB_SIZE) for _ in range(draw.randrange(1, 40))]
-        submits.append(submit(number, prompt, draw.choice(["mean", "last", None])))
+        submits.append(submit(number, prompt, draw.choice(["cls", "mean", "last", None])))
     roomy = Sizes(num_blocks=(100,))
     alone = {one.request_id: embeddings(loaded, roomy, [one])[one.request_id] for one in submits}
     assert {one.request_id for one in submits if one.pooling} == {number for number, found in alone.items() if found}
     for max_step_tokens, num_blocks in ((512, 100), (33, 100), (64, 20)):
         draw.shuffle(submits)
         sizes = Sizes(num_blocks=(num_blocks,), max_step_tokens=max_step_tokens)
+        assert embeddings(loaded, sizes, submits) == alone
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize("name", ENCODERS)
+def test_an_encoder_gives_a_text_the_bits_it_has_alone_in_any_company(name, dtype, tmp_path):
+    save(ENCODERS[name], tmp_path)
+    loaded = Loaded(tmp_path, dtype, max_context=160)
+    draw = random.Random(1)
+    submits = []
+    for number in range(24):
+        prompt = [draw.randrange(VOCAB_SIZE) for _ in range(draw.choice([1, 2, 17, 64, 159, 160]))]
+        submits.append(submit(number, prompt, draw.choice(["cls", "mean", "last"])))
+    sizes = Sizes(num_blocks=(), prefix_cache=False)
+    alone = {one.request_id: embeddings(loaded, sizes, [one])[one.request_id] for one in submits}
+    assert all(alone.values())
+    for max_step_tokens in (160, 333, 2048):
+        draw.shuffle(submits)
+        sizes = Sizes(num_blocks=(), prefix_cache=False, max_step_tokens=max_step_tokens)
         assert embeddings(loaded, sizes, submits) == alone

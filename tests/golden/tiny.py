@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import Gemma3TextConfig, LlamaConfig, PreTrainedModel, Qwen2Config, Qwen3Config
-from transformers.models.auto.modeling_auto import AutoModelForCausalLM
+from transformers import BertConfig, Gemma3TextConfig, LlamaConfig, PreTrainedModel, Qwen2Config, Qwen3Config
+from transformers.models.auto.modeling_auto import AutoModel, AutoModelForCausalLM
 
 VOCAB_SIZE = 300
 
@@ -43,6 +43,7 @@ class Tiny:
     config: type
     options: dict[str, Any]
     norm_mean: float = 1.0
+    auto: type = AutoModelForCausalLM
     seed: int = 0
 
 
@@ -72,14 +73,26 @@ TINY = {
     ),
 }
 
+ENCODERS = {
+    "bert": Tiny(
+        BertConfig,
+        {
+            **{key: _SIZES[key] for key in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers")},
+            "num_attention_heads": 6,
+            "max_position_embeddings": 160,
+        },
+        auto=AutoModel,
+    )
+}
+
 
 def build(tiny: Tiny) -> PreTrainedModel:
     """The model in float32, ready to be asked."""
-    model: PreTrainedModel = AutoModelForCausalLM.from_config(tiny.config(**tiny.options), dtype=torch.float32).eval()
+    model: PreTrainedModel = tiny.auto.from_config(tiny.config(**tiny.options), dtype=torch.float32).eval()
     generator = torch.Generator().manual_seed(tiny.seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if "norm" in name:
+            if "norm" in name.lower() and "bias" not in name:
                 parameter.normal_(tiny.norm_mean, 0.2, generator=generator)
             else:
                 parameter.normal_(0, 0.2 if "bias" in name else 0.15, generator=generator)

@@ -7,7 +7,7 @@ from dayzero.errors import ConfigError
 from dayzero.kernels.attention import HeadLayout
 from dayzero.kernels.choose import choose
 from dayzero.kernels.native.backend import NativeKernels, obstacle
-from dayzero.kernels.ops import OPS
+from dayzero.kernels.ops import DECODER_OPS
 from dayzero.kernels.registry import Kernels
 
 HEADS = HeadLayout(4, 2, 16)
@@ -18,7 +18,7 @@ WHY_NOT = obstacle(torch.bfloat16, HEADS, 16)
 def test_native_kernels_serve_where_they_can_and_say_so_for_every_op():
     kernels = choose(torch.bfloat16, HEADS, 16, 1)
     assert isinstance(kernels, NativeKernels)
-    assert [choice.op for choice in kernels.choices] == [op.name for op in OPS]
+    assert [choice.op for choice in kernels.choices] == [op.name for op in DECODER_OPS]
     assert all(choice.implementation.startswith("native/") and choice.reason for choice in kernels.choices)
 
 
@@ -28,6 +28,7 @@ def test_native_kernels_serve_where_they_can_and_say_so_for_every_op():
         (torch.float32, HEADS, 16, "compute in bfloat16, not in float32"),
         (torch.bfloat16, HeadLayout(4, 2, 24), 16, "24 is no multiple of 16"),
         (torch.bfloat16, HEADS, 8, "8 is no multiple of 16"),
+        (torch.bfloat16, HeadLayout(4, 4, 16, is_causal=False), 16, "attend to what came before"),
     ],
 )
 def test_what_native_kernels_cannot_serve_goes_to_torch_with_the_reason_and_is_refused_if_they_were_asked_for(

@@ -4,6 +4,7 @@ Inputs of the invariance tests cancel, so that a row's result is the rounding of
 """
 
 import functools
+import itertools
 import random
 
 import pytest
@@ -85,6 +86,20 @@ def test_ops_on_rows_agree_with_their_references(dtype, rows, width):
     assert_close("silu_mul", kernels.silu_mul(gate_up), reference.silu_mul(gate_up))
     assert_close("gelu_mul", kernels.gelu_mul(gate_up), reference.gelu_mul(gate_up))
     assert_close("embedding", kernels.embedding(tokens, table), reference.embedding(tokens, table))
+    bias = draw(width + 1, dtype=dtype)[1:]
+    ours, theirs = kernels.layer_norm(x, weight, bias, 1e-5), reference.layer_norm(x, weight, bias, 1e-5)
+    assert_close("layer_norm", ours, theirs)
+    assert_close("gelu", kernels.gelu(x), reference.gelu(x))
+
+
+@by_dtype
+@pytest.mark.parametrize("heads", [HeadLayout(12, 12, 32, is_causal=False), HeadLayout(3, 3, 20, is_causal=False)])
+@pytest.mark.parametrize("lengths", [[], [1], [3, 70, 1, 513, 2]])
+def test_span_attention_agrees_with_its_reference(dtype, heads, lengths):
+    starts = [0, *itertools.accumulate(lengths)]
+    qkv = draw(starts[-1], 3 * heads.num_heads * heads.head_dim, dtype=dtype)
+    found = kernels_of(dtype, heads).span_attention(qkv, starts, heads.num_heads)
+    assert_close("span_attention", found, reference.span_attention(qkv, starts, heads.num_heads))
 
 
 @by_dtype
@@ -150,6 +165,8 @@ def test_ops_on_rows_give_a_row_the_same_bits_in_any_number_of_rows(threads, dty
     ops = {
         "silu_mul": kernels.silu_mul,
         "gelu_mul": kernels.gelu_mul,
+        "gelu": kernels.gelu,
+        "layer_norm": lambda part: kernels.layer_norm(part, weight, weight, 1e-5),
         "rms_norm": lambda part: kernels.rms_norm(part, weight, 1e-5),
         "rms_norm by a factor": lambda part: kernels.rms_norm(part, weight.float(), 1e-5),
     }
@@ -169,6 +186,23 @@ def test_rope_gives_a_row_the_same_bits_in_any_number_of_rows(threads, dtype, he
     alone = torch.cat([onednn.rope(x[i : i + 1], cos[i : i + 1], sin[i : i + 1]) for i in range(512)])
     for rows in NUM_ROWS:
         assert torch.equal(onednn.rope(x[-rows:], cos[-rows:], sin[-rows:]), alone[-rows:]), rows
+
+
+@by_dtype
+@pytest.mark.parametrize("num_threads", [1, 2, 3, 5])
+@pytest.mark.parametrize("head_dim", [20, 32, 64])
+def test_span_attention_gives_a_request_the_same_bits_alone_and_in_any_step(threads, dtype, num_threads, head_dim):
+    threads(num_threads)
+    num_heads, lengths = 3, [1, 2, 5, 31, 32, 33, 64, 100, 257, 512]
+    texts = [draw(length, 3 * num_heads * head_dim, dtype=dtype) for length in lengths]
+    alone = [onednn.span_attention(text, [0, len(text)], num_heads) for text in texts]
+    shuffle = random.Random(head_dim)
+    for _ in range(5):
+        order = shuffle.choices(range(len(texts)), k=12)
+        starts = [0, *itertools.accumulate(lengths[i] for i in order)]
+        found = onednn.span_attention(torch.cat([texts[i] for i in order]), starts, num_heads)
+        for i, (start, stop) in zip(order, itertools.pairwise(starts), strict=True):
+            assert torch.equal(found[start:stop], alone[i]), lengths[i]
 
 
 LENGTHS = (2080, 700, 90, 33)  # of the requests below, across every size of bucket and key blocks that a window masks

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from dayzero.kernels.attention import HeadLayout
-from dayzero.kernels.ops import OPS
+from dayzero.kernels.ops import DECODER_OPS, ENCODER_OPS, OPS
 from dayzero.kernels.registry import select, select_reference
 
 HEADS = HeadLayout(4, 2, 16)
@@ -14,9 +14,11 @@ OP_NAMES = {op.name for op in OPS}
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_every_op_has_a_function_and_exactly_one_choice_with_a_reason(dtype):
-    kernels = select(dtype, HEADS)
-    assert sorted(choice.op for choice in kernels.choices) == sorted(OP_NAMES)
+@pytest.mark.parametrize("is_causal", [True, False], ids=["decoder", "encoder"])
+def test_every_op_has_a_function_and_each_that_is_called_one_choice_with_a_reason(dtype, is_causal):
+    kernels = select(dtype, HeadLayout(4, 4, 16, is_causal=is_causal))
+    called = DECODER_OPS if is_causal else ENCODER_OPS
+    assert sorted(choice.op for choice in kernels.choices) == sorted(op.name for op in called)
     assert all(choice.implementation and choice.reason for choice in kernels.choices)
     assert all(callable(getattr(kernels, name)) for name in OP_NAMES)
 

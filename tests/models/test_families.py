@@ -31,6 +31,9 @@ WINDOW = {"use_sliding_window": True, "sliding_window": 32}
         ("gemma3_text", {"final_logit_softcapping": 30.0}, "soft-capped"),
         ("gemma3_text", {"use_bidirectional_attention": True}, "bidirectional"),
         ("gemma3_text", {"hidden_activation": "relu"}, "activation not supported: relu"),
+        ("bert", {"hidden_act": "relu"}, "hidden_act relu"),
+        ("bert", {"position_embedding_type": "relative_key"}, "position_embedding_type relative_key"),
+        ("bert", {"is_decoder": True}, "is_decoder True"),
     ],
 )
 def test_a_variant_that_we_do_not_compute_is_refused_by_name(model_type, change, message):

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dayzero.text.source import TokenizerSource
 from dayzero.text.tokenizer import Tokenizer
-from tests.text.vocabularies import CHATML, ReferenceBpe, byte_level, sentencepiece
+from tests.text.vocabularies import CHATML, ReferenceBpe, byte_level, sentencepiece, wordpiece
 
 SAMPLES = [
     "",
@@ -209,3 +209,34 @@ def test_encoding_a_long_text_lets_other_threads_run(tiny):
         thread.join()
     finally:
         sys.setswitchinterval(interval_s)
+
+
+WORDS = ["hello", "world", "##ly", "[", "]", "cls", "un", "##k", "##known"]
+
+
+def test_a_text_of_an_encoder_is_put_between_its_tokens_whole():
+    tokenizer = Tokenizer.from_source(wordpiece(WORDS))
+    hello, worldly = [5], [6, 7]
+    assert tokenizer.encode_text("Hello") == [2, *hello, 3]
+    assert tokenizer.encode_text("hello worldly " * 5) == [2, *(hello + worldly) * 5, 3]  # neither cut nor padded
+    assert tokenizer.encode_text("") == [2, 3]
+
+
+def test_markup_of_an_encoder_cannot_be_spelt_and_what_it_does_not_know_is_unknown():
+    tokenizer = Tokenizer.from_source(wordpiece(WORDS))
+    assert tokenizer.encode("[CLS]", special=False) == [8, 10, 9]
+    assert tokenizer.encode("[CLS]", special=True) == [2]
+    assert tokenizer.encode("hello zzz", special=False) == [5, 1]
+    assert tokenizer.encode("[UNK]", special=False) == [8, 11, 12, 9]
+    assert "[UNK]" not in tokenizer.markup
+
+
+def test_words_that_were_added_to_an_encoder_are_words():
+    tokenizer = Tokenizer.from_source(wordpiece(WORDS, added=["covid-19"]))
+    assert tokenizer.encode("hello covid-19", special=False) == [5, 14]
+
+
+def test_pieces_of_words_are_joined_and_words_are_not():
+    tokenizer = Tokenizer.from_source(wordpiece(WORDS, added=["covid-19"]))
+    assert tokenizer.decode([2, 5, 6, 7, 14, 3]) == " hello worldly covid-19"
+    assert tokenizer.decode([2, 5, 3], skip_special=False) == "[CLS] hello[SEP]"

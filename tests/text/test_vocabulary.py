@@ -5,14 +5,14 @@ import pytest
 from dayzero.errors import CheckpointError, UnsupportedModel
 from dayzero.text.source import GgufVocabulary, TokenizerJson
 from dayzero.text.tokenizer import Tokenizer
-from dayzero.text.vocabulary import build, piece_bytes
+from dayzero.text.vocabulary import Spelling, build, piece_bytes
 from tests.text.vocabularies import CALLS, CHATML, byte_level, letters, sentencepiece, wrap
 
 GEMMA_LIKE = ["▁", "a", "b", "c", "▁a", "ab", "bc", "▁ab", "abc", "▁abc", "é", "aa"]
 
 
 def test_every_byte_has_its_letter():
-    assert [piece_bytes(letter, is_byte_level=True) for letter in letters()] == [bytes([b]) for b in range(256)]
+    assert [piece_bytes(letter, Spelling.BYTES) for letter in letters()] == [bytes([b]) for b in range(256)]
 
 
 def test_all_added_tokens_of_a_byte_level_vocabulary_are_markup():
@@ -41,11 +41,17 @@ def test_an_unreadable_tokenizer_json_is_refused(text):
         build(wrap(TokenizerJson(json=text)))
 
 
-def test_a_tokenizer_json_of_another_kind_is_refused():
-    wordpiece = {"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}, "decoder": {"type": "WordPiece"}}
-    wordpiece["decoder"] |= {"prefix": "##", "cleanup": True}
-    with pytest.raises(UnsupportedModel, match="ByteLevel, ByteFallback"):
-        build(wrap(TokenizerJson(json=json.dumps(wordpiece | {"added_tokens": []}))))
+@pytest.mark.parametrize(
+    ("decoder", "message"),
+    [
+        ({"type": "Metaspace", "replacement": "_", "prepend_scheme": "never"}, "ByteLevel, ByteFallback, WordPiece"),
+        ({"type": "WordPiece", "prefix": "##", "cleanup": True}, "unknown kind of WordPiece"),
+    ],
+)
+def test_a_tokenizer_json_of_another_kind_is_refused(decoder, message):
+    words = {"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}, "added_tokens": []}
+    with pytest.raises(UnsupportedModel, match=message):
+        build(wrap(TokenizerJson(json=json.dumps(words | {"decoder": decoder}))))
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,9 @@ import itertools
 import unicodedata
 
 import regex
+from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from dayzero.text.source import GgufVocabulary, TokenizerSource
+from dayzero.text.source import GgufVocabulary, TokenizerJson, TokenizerSource
 
 CHATML = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 CALLS = ["<tool_call>", "</tool_call>"]
@@ -41,12 +42,30 @@ def sentencepiece(pieces: list[str], control=("<bos>", "<turn>"), user=(), **fie
     return wrap(vocabulary, **fields)
 
 
-def wrap(vocabulary, *, chat_template=None, add_bos=False, bos_token_id=None) -> TokenizerSource:
+BERT_SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+def wordpiece(words: list[str], added=()) -> TokenizerSource:
+    """BERT's five special tokens, these words and pieces, and words that were added later."""
+    ids = {word: index for index, word in enumerate([*BERT_SPECIAL, *words])}
+    raw = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
+    raw.normalizer = normalizers.BertNormalizer()
+    raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    raw.decoder = decoders.WordPiece()
+    raw.add_special_tokens(BERT_SPECIAL)
+    raw.add_tokens(list(added))
+    raw.enable_truncation(8)
+    raw.enable_padding(length=8)
+    return wrap(TokenizerJson(json=raw.to_str()), add_bos=True, bos_token_id=2, after_text=(3,))
+
+
+def wrap(vocabulary, *, chat_template=None, add_bos=False, bos_token_id=None, after_text=()) -> TokenizerSource:
     return TokenizerSource(
         vocabulary=vocabulary,
         chat_template=chat_template,
         add_bos=add_bos,
         bos_token_id=bos_token_id,
+        after_text=after_text,
     )
 
 

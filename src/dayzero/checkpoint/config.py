@@ -5,7 +5,8 @@ num_attention_heads, num_key_value_heads, head_dim, rms_norm_eps, rope_theta, ro
 `rope_type` and its numbers; "factors", what each frequency is divided by, is how GGUF files have llama3's),
 max_position_embeddings, tie_word_embeddings, attention_bias, mlp_bias, hidden_act, sliding_window (None: no layer has
 one). gemma3 adds layer_types (`sliding_attention` or `full_attention` for each layer), rope_local_base_freq (the
-sliding layers' base) and query_pre_attn_scalar.
+sliding layers' base) and query_pre_attn_scalar. bert has layer_norm_eps, type_vocab_size, position_embedding_type and
+is_decoder instead of what is said of RMS norms, rotation and biases.
 
 A family that is not known keeps its config as it is: the models' registry refuses it, with the list of those it has.
 """
@@ -33,6 +34,20 @@ _COMMON: Config = {
     "rope_theta": 10_000.0,
 }
 _DEFAULTS: Mapping[str, Config] = {
+    "bert": {
+        "vocab_size": 30_522,
+        "hidden_size": 768,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+        "max_position_embeddings": 512,
+        "type_vocab_size": 2,
+        "layer_norm_eps": 1e-12,
+        "hidden_act": "gelu",
+        "position_embedding_type": "absolute",
+        "is_decoder": False,
+        "sliding_window": None,
+    },
     "llama": {**_COMMON, "max_position_embeddings": 2048},
     "qwen2": {**_COMMON, "max_position_embeddings": 32_768, "attention_bias": True},
     "qwen3": {**_COMMON, "max_position_embeddings": 32_768, "head_dim": 128},
@@ -55,7 +70,8 @@ _COUNTS = (
     "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads",
     "num_key_value_heads", "head_dim", "max_position_embeddings",
 )  # fmt: skip
-_NUMBERS = ("rms_norm_eps", "rope_theta", "rope_local_base_freq", "query_pre_attn_scalar")
+_SOME_COUNTS = ("type_vocab_size",)
+_NUMBERS = ("rms_norm_eps", "layer_norm_eps", "rope_theta", "rope_local_base_freq", "query_pre_attn_scalar")
 _ROPE_NUMBERS = {
     "linear": ("factor",),
     "llama3": ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
@@ -110,7 +126,7 @@ def canonical(raw: Config, where: Path) -> Config:
 
 def check(flat: Config, where: Path) -> None:
     """Refuse counts below one, numbers that are not finite, and more layers than any model has."""
-    for key in _COUNTS:
+    for key in (*_COUNTS, *(key for key in _SOME_COUNTS if key in flat)):
         flat[key] = _count(flat, key, where)
     if flat["num_hidden_layers"] > MAX_LAYERS:
         raise CheckpointError(f"too many layers in {where}: {flat['num_hidden_layers']} (limit: {MAX_LAYERS})")

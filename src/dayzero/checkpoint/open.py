@@ -15,8 +15,10 @@ from dayzero.checkpoint.gguf import read_gguf
 from dayzero.checkpoint.mapping import read_json_object
 from dayzero.checkpoint.packing import assemble, read_packing
 from dayzero.checkpoint.safetensors import SafetensorsFile, read_folder
+from dayzero.checkpoint.sentence import read_max_tokens, read_pooling
 from dayzero.checkpoint.tensor import StoredTensor
 from dayzero.checkpoint.tokenizer import read_eos_ids, read_tokenizer
+from dayzero.core.pooling import Pooling
 from dayzero.errors import CheckpointError
 from dayzero.text.source import TokenizerSource
 
@@ -25,7 +27,12 @@ _SAMPLE_BYTES = 256  # of both ends of every tensor, for the fingerprint
 # Other parts of a multimodal checkpoint, and buffers that old files carry and every reader computes.
 _OTHER_PARTS = ("vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector.")
 _PREFIXES = (("model.language_model.", "model."), ("language_model.", ""))
-_COMPUTED_BUFFER = ".rotary_emb.inv_freq"
+_COMPUTED_BUFFERS = (".rotary_emb.inv_freq", "embeddings.position_ids")
+
+# A BERT file may hold what it was trained with besides, and call the encoder a part of that; old ones call a norm's
+# weight and bias gamma and beta.
+_BERT_HEADS = ("pooler.", "cls.", "bert.pooler.")
+_OLD_BERT_NAMES = (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias"))
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,7 @@ class Checkpoint:
     family    Hugging Face's `model_type`, e.g. "llama"; it need not be one that `models` has
     config    canonical keys, see `checkpoint.config`
     tensors   by Hugging Face name; their bytes are views of mappings, released with the last of them
+    pooling   of embeddings; None: it does not say
 
     Drop it after loading: it keeps the mappings, and once asked for the vocabulary, in memory.
     """
@@ -45,6 +53,7 @@ class Checkpoint:
     generation: GenerationDefaults
     read_tokenizer: Callable[[], TokenizerSource] = field(repr=False)
     headers: tuple[bytes | memoryview, ...] = field(repr=False)
+    pooling: Pooling | None = None
 
     @cached_property
     def tokenizer(self) -> TokenizerSource:
@@ -103,6 +112,7 @@ def _open_folder(folder: Path) -> Checkpoint:
         )
     raw = read_json_object(folder / "config.json")
     config = canonical(raw, folder / "config.json")
+    config["max_seq_length"] = read_max_tokens(folder)
     packing = read_packing(raw, folder / "config.json")
     files = read_folder(folder)
     tensors = assemble(_gather(files, raw), packing, config)
@@ -121,6 +131,7 @@ def _open_folder(folder: Path) -> Checkpoint:
         generation,
         lambda: read_tokenizer(folder, config),
         (_identity(config), *(file.header for file in files)),
+        pooling=read_pooling(folder),
     )
 
 
@@ -135,6 +146,7 @@ def _checkpoint(
     generation: GenerationDefaults,
     tokenizer: Callable[[], TokenizerSource],
     headers: tuple[bytes | memoryview, ...],
+    pooling: Pooling | None = None,
 ) -> Checkpoint:
     return Checkpoint(
         family=config["model_type"],
@@ -143,25 +155,43 @@ def _checkpoint(
         generation=generation,
         read_tokenizer=tokenizer,
         headers=headers,
+        pooling=pooling,
     )
 
 
 def _gather(files: Iterable[SafetensorsFile], raw: dict[str, Any]) -> dict[str, StoredTensor]:
-    """Tensors of all shards under their canonical names; of a multimodal model the language part."""
+    """Tensors of all shards under their canonical names: of several parts of a model, the one that is served."""
+    others, rename = _names_of(raw)
     result: dict[str, StoredTensor] = {}
     for file in files:
         for name, tensor in file.tensors.items():
-            if name.endswith(_COMPUTED_BUFFER) or (is_multimodal(raw) and name.startswith(_OTHER_PARTS)):
+            if name.endswith(_COMPUTED_BUFFERS) or name.startswith(others):
                 continue
-            canonical_name = _canonical_name(name) if is_multimodal(raw) else name
+            canonical_name = rename(name)
             if canonical_name in result:
                 raise CheckpointError(f"tensor occurs twice: {name}, the second time in {file.path}")
             result[canonical_name] = StoredTensor(canonical_name, tensor.shape, tensor.format, tensor.data)
     return result
 
 
-def _canonical_name(name: str) -> str:
+def _names_of(raw: dict[str, Any]) -> tuple[tuple[str, ...], Callable[[str], str]]:
+    """How names begin that are no part of what is served, and the canonical form of one that is."""
+    if is_multimodal(raw):
+        return _OTHER_PARTS, _language_name
+    if raw.get("model_type") == "bert":
+        return _BERT_HEADS, _bert_name
+    return (), str
+
+
+def _language_name(name: str) -> str:
     for prefix, replacement in _PREFIXES:
         if name.startswith(prefix):
             return replacement + name.removeprefix(prefix)
+    return name
+
+
+def _bert_name(name: str) -> str:
+    name = name.removeprefix("bert.")
+    for old, new in _OLD_BERT_NAMES:
+        name = name.replace(old, new)
     return name

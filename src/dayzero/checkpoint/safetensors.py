@@ -17,7 +17,7 @@ from dayzero.errors import CheckpointError, UnsupportedModel
 
 MAX_HEADER_BYTES = 100_000_000  # the format's own limit
 
-_ELEMENT_BYTES = {"F32": 4, "F16": 2, "BF16": 2, "I32": 4}
+_ELEMENT_BYTES = {"F32": 4, "F16": 2, "BF16": 2, "I32": 4, "I64": 8}  # I64: of buffers
 _LENGTH = struct.Struct("<Q")
 _SINGLE = "model.safetensors"
 _INDEX = "model.safetensors.index.json"

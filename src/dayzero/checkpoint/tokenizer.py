@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeGuard
 
 import msgspec
 
@@ -46,15 +46,20 @@ def read_tokenizer(folder: Path, config: dict[str, Any]) -> TokenizerSource:
     settings = _settings(folder)
     named = _named_tokens(settings)
     parsed = _parse(text, folder)
-    bos = _id_of(named.get("bos_token"), settings, parsed)
+    first, after = _around(parsed.post_processor)
+    bos_token = named.get("bos_token")
+    bos = _id_of(bos_token, settings, parsed)
     if bos is None:
         bos = min(token_ids(config, "bos_token_id", folder / "config.json"), default=None)
+    if bos is None:  # an encoder names none
+        bos_token, bos = first, _id_of(first, settings, parsed)
     return TokenizerSource(
         vocabulary=TokenizerJson(json=text),
         chat_template=_chat_template(folder, settings),
-        add_bos=bos is not None and _adds_bos(settings, parsed.post_processor, named.get("bos_token")),
+        add_bos=bos is not None and _adds_bos(settings, first, bos_token),
         bos_token_id=bos,
         named_tokens=named,
+        after_text=tuple(index for token in after if (index := _id_of(token, settings, parsed)) is not None),
     )
 
 
@@ -109,20 +114,38 @@ def _id_of(token: str | None, settings: dict[str, Any], parsed: _TokenizerFile) 
     return None
 
 
-def _adds_bos(settings: dict[str, Any], processor: object, bos: str | None) -> bool:
+def _adds_bos(settings: dict[str, Any], first: str | None, bos: str | None) -> bool:
     """What the folder says, else whether the tokenizer's post-processor puts BOS first."""
     said = settings.get("add_bos_token")
-    if isinstance(said, bool):
-        return said
+    return said if isinstance(said, bool) else first is not None and first == bos
+
+
+def _around(processor: object) -> tuple[str | None, tuple[str, ...]]:
+    """The token that a post-processor puts before a text, and those behind it."""
     steps = [processor]
     if isinstance(processor, dict) and isinstance(processor.get("processors"), list):
         steps = processor["processors"]
-    for step in steps:
-        single = step.get("single") if isinstance(step, dict) else None
-        if isinstance(single, list) and single and isinstance(single[0], dict):
-            first = single[0].get("SpecialToken")
-            return isinstance(first, dict) and first.get("id") == bos
-    return False
+    for step in filter(_is_object, steps):
+        single = step.get("single")
+        if isinstance(single, list) and single and all(map(_is_object, single)):
+            tokens = [
+                part["SpecialToken"].get("id") if _is_object(part.get("SpecialToken")) else None for part in single
+            ]
+            text = tokens.index(None) if None in tokens else len(tokens)
+            return tokens[0], tuple(filter(None, tokens[text:]))
+        if step.get("type") in ("BertProcessing", "RobertaProcessing"):
+            first, last = (_named(step.get(key)) for key in ("cls", "sep"))
+            return first, () if last is None else (last,)
+    return None, ()
+
+
+def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(value, dict)
+
+
+def _named(pair: object) -> str | None:
+    """The text of a token that is written as [text, id]."""
+    return pair[0] if isinstance(pair, list) and pair and isinstance(pair[0], str) else None
 
 
 def _chat_template(folder: Path, settings: dict[str, Any]) -> str | None:

@@ -10,7 +10,7 @@ import typer
 
 from dayzero.cli.progress import Bars
 from dayzero.cli.template import read_template
-from dayzero.errors import RequestError
+from dayzero.errors import ConfigError, RequestError
 
 if TYPE_CHECKING:
     from dayzero.llm import LLM, SamplingOptions
@@ -45,6 +45,8 @@ def chat(
             chat_template=template,
             progress=bars,
         )
+    if llm.spec.is_encoder:
+        raise ConfigError("this model makes embeddings, not text", hint="serve it, and use /v1/embeddings")
     options = SamplingOptions(max_tokens=max_tokens)
     if temperature is not None:
         options["temperature"] = temperature

@@ -55,16 +55,14 @@ def doctor(
     plan = plan_engine(
         EngineConfig(model=str(path), dtype=dtype, precision=precision, kernels=kernels, kv_dtype=kv_dtype)
     )
-    per_token = sum(group.bytes_per_token for group in plan.groups)
     _table(
         console,
         f"{path.name} as {dtype}, precision {plan.precision}",
         [
             ("family", plan.family.name),
             ("weights", f"{plan.weight_bytes / 2**20:.0f} MiB"),
-            ("KV", f"{per_token / 2**10:.1f} KiB a token, in {plan.kv_dtype}"),
             ("context", f"{plan.memory.max_context} tokens"),
-            ("KV pool", f"{plan.memory.kv_bytes / 2**30:.2f} GiB, committed as it fills"),
+            *_kv_rows(plan),
         ],
     )
     _table(console, "precisions", list(_precisions(plan)))
@@ -72,6 +70,16 @@ def doctor(
     for choice in plan.kernels.choices:
         table.add_row(choice.op, choice.implementation, choice.reason)
     console.print(table)
+
+
+def _kv_rows(plan: "EnginePlan") -> list[tuple[str, str]]:
+    if plan.family.is_encoder:
+        return [("KV", "none: an encoder keeps nothing")]
+    per_token = sum(group.bytes_per_token for group in plan.groups)
+    return [
+        ("KV", f"{per_token / 2**10:.1f} KiB a token, in {plan.kv_dtype}"),
+        ("KV pool", f"{plan.memory.kv_bytes / 2**30:.2f} GiB, committed as it fills"),
+    ]
 
 
 def _print_native(console: Console) -> None:

@@ -225,26 +225,34 @@ def announce(spec: EngineSpec, name: str, url: str, tools: str, names: Sequence[
         f"{spec.weight_bytes / 2**20:.0f} MiB)"
     )
     print(f"context    {spec.max_context} tokens, {spec.max_requests} requests at once")
-    print(
-        f"KV pool    {spec.kv_blocks} blocks of {spec.block_size} tokens in {spec.kv_dtype}, "
-        f"{spec.kv_bytes / 2**30:.2f} GiB {'taken' if spec.kv_is_committed else 'as it fills'}"
-    )
+    print(_what_it_keeps(spec))
     for endpoint, known_as in zip(spec.endpoints, names, strict=True):
         print(
             f"endpoint   {', '.join(known_as)}: {endpoint.max_context} tokens, "
-            f"{endpoint.max_requests} requests at once, {endpoint.kv_blocks} blocks, "
+            f"{endpoint.max_requests} requests at once, "
+            f"{'' if spec.is_encoder else f'{endpoint.kv_blocks} blocks, '}"
             f"{endpoint.max_step_tokens} tokens of a step beside others"
         )
-    print(f"tools      {tools}")
+    if not spec.is_encoder:
+        print(f"tools      {tools}")
     print(f"step       {spec.max_step_tokens} tokens, {spec.threads} threads")
     print(f"version    policy {spec.policy_version}, numerics {spec.numerics_id}")
     for choice in spec.kernels:
         print(f"kernel     {choice.op:<16} {choice.implementation:<16} {choice.reason}")
     print(f"listening  {url}\n")
-    print(
-        f"curl {url}/v1/chat/completions -H 'content-type: application/json' "
-        f'-d \'{{"messages": [{{"role": "user", "content": "Hello!"}}]}}\'',
-        flush=True,
+    path, body = "chat/completions", '{"messages": [{"role": "user", "content": "Hello!"}]}'
+    if spec.is_encoder:
+        path, body = "embeddings", '{"input": ["Hello!", "Good morning!"]}'
+    print(f"curl {url}/v1/{path} -H 'content-type: application/json' -d '{body}'", flush=True)
+
+
+def _what_it_keeps(spec: EngineSpec) -> str:
+    """The line of the KV pool, or why there is none."""
+    if spec.is_encoder:
+        return f"encoder    makes embeddings ({spec.pooling}, {spec.embedding_size} numbers), not text; keeps no KV"
+    return (
+        f"KV pool    {spec.kv_blocks} blocks of {spec.block_size} tokens in {spec.kv_dtype}, "
+        f"{spec.kv_bytes / 2**30:.2f} GiB {'taken' if spec.kv_is_committed else 'as it fills'}"
     )
 
 

@@ -5,6 +5,8 @@
 
 import msgspec
 
+from dayzero.core.pooling import Pooling
+
 
 class FakeModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model without weights for tests and for measuring the loop: tokens are a hash of request and position."""
@@ -80,6 +82,8 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What was decided at start-up. Printed once, frozen, and part of every answer about this engine.
 
     max_context   of the endpoint that has the longest
+    is_encoder    it makes embeddings, and no text; it has no KV, and 0 blocks of it
+    pooling       of an embedding whose request does not say
     endpoints     none: see `all_endpoints`
     """
 
@@ -104,6 +108,8 @@ class EngineSpec(msgspec.Struct, frozen=True, kw_only=True):
     policy_version: str
     kernels: tuple[KernelChoice, ...]
     kv_is_committed: bool = False  # taken from the system at start, not as it fills
+    is_encoder: bool = False
+    pooling: Pooling = "last"
     endpoints: tuple[EndpointSpec, ...] = ()
 
     @property

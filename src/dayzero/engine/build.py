@@ -19,7 +19,7 @@ from dayzero.engine.endpoints import Endpoints
 from dayzero.engine.engine import Engine
 from dayzero.engine.machine import machine
 from dayzero.engine.model import bind
-from dayzero.engine.resolve import Memory, free_beside
+from dayzero.engine.resolve import Memory, for_encoder, free_beside
 from dayzero.engine.runner import ModelRunner
 from dayzero.errors import ConfigError
 from dayzero.kernels.attention import KV_ALIGN, HeadLayout
@@ -77,6 +77,8 @@ def plan_engine(config: EngineConfig) -> EnginePlan:
     checkpoint = open_checkpoint(Path(config.model))
     family = family_of(checkpoint.family)
     shape = family.parse(checkpoint.config)
+    if family.is_encoder:
+        config = for_encoder(config, shape.max_context)
     kernels = choose(dtype, shape.heads, config.block_size, threads, config.kernels)
     precision = resolve_precision(config, checkpoint, shape.heads, kernels)
     kv_dtype = resolve_kv_dtype(config, shape.heads, kernels)
@@ -184,10 +186,12 @@ def _spec(plan: EnginePlan) -> EngineSpec:
         eos_token_ids=plan.checkpoint.generation.eos_token_ids,
         weight_bytes=plan.weight_bytes,
         block_size=config.block_size,
-        kv_blocks=plan.memory.num_blocks[0] - 1,
+        kv_blocks=plan.memory.kv_blocks,
         kv_bytes=plan.memory.kv_bytes,
         kv_is_committed=plan.kv_is_committed,
         kv_dtype=plan.kv_dtype,
+        is_encoder=plan.family.is_encoder,
+        pooling=plan.checkpoint.pooling or ("mean" if plan.family.is_encoder else "last"),
         max_requests=config.max_requests,
         max_step_tokens=config.max_step_tokens,
         threads=plan.threads,

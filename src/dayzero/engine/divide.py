@@ -50,7 +50,7 @@ class Division:
                 max_context=part.max_context,
                 max_requests=requests,
                 max_step_tokens=step_tokens,
-                kv_blocks=part.num_blocks[0] - 1,
+                kv_blocks=part.kv_blocks,
                 kv_bytes=part.kv_bytes,
             )
             for name, requests, step_tokens, part in zip(
@@ -88,6 +88,8 @@ def divide(
     )
     for one, count, tokens in zip(asked, requests, step_tokens, strict=True):
         _check_step(one, count, tokens)
+        if not groups:
+            _check_span(one, one.max_context or context, tokens)
     kv_bytes = shares(
         [one.kv_memory_bytes for one in asked],
         _kv_bytes(config, free_bytes),
@@ -141,4 +143,12 @@ def _check_step(endpoint: EndpointConfig, max_requests: int, max_step_tokens: in
         raise ConfigError(
             f"endpoint {endpoint.names[0]}: {max_step_tokens} tokens of a step for {max_requests} requests at once",
             hint="give it max_step_tokens of at least its max_requests: each takes one",
+        )
+
+
+def _check_span(endpoint: EndpointConfig, max_context: int, max_step_tokens: int) -> None:
+    if max_step_tokens < max_context:
+        raise ConfigError(
+            f"endpoint {endpoint.names[0]}: {max_step_tokens} tokens of a step for texts of {max_context}",
+            hint="raise --max-step-tokens or lower its max_context: an encoder computes a text in one step",
         )

@@ -116,6 +116,8 @@ class Engine:
         return None
 
     def _check_output(self, submit: Submit) -> None:
+        if submit.pooling is None and self._spec.is_encoder:
+            raise RequestError("this model makes embeddings, not text")
         if submit.pooling is None:
             sampling.check(submit.params, self._spec.vocab_size)
             if submit.constraint is not None:

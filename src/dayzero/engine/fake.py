@@ -122,7 +122,7 @@ class FakeRunner:
     def _pool(self, span: Span, wanted: Pooling) -> Outcome:
         """Pooled as a model's, of hidden states that are a hash of their token."""
         tokens = span.request.tokens(span.start, span.stop)
-        rows = pooling.wanted(wanted, span.length, is_last=span.samples)
+        rows = pooling.wanted(wanted, span.start, span.length, is_last=span.samples)
         total = pooling.add(span.request.pooled, (self._hidden(tokens[row]) for row in rows))
         return Outcome(pooled=total, embedding=pooling.embedding(total) if span.samples else None)
 
@@ -193,7 +193,7 @@ def build_fake_engine(config: EngineConfig, clock: Clock) -> tuple[Engine, Engin
         eos_token_ids=model.eos_token_ids,
         weight_bytes=0,
         block_size=config.block_size,
-        kv_blocks=division.memory.num_blocks[0] - 1,
+        kv_blocks=division.memory.kv_blocks,
         kv_bytes=division.memory.kv_bytes,
         kv_dtype="none",
         max_requests=config.max_requests,

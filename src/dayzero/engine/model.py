@@ -126,10 +126,11 @@ class EagerModel:
         with torch.inference_mode():
             step = self._step(layout)
             self._clear_opened(layout)
-            return self._family.forward(self._weights, step, self._store, self._kernels, (_last_layer(self._groups),))
+            return self._family.forward(self._weights, step, self._store, self._kernels, (_last_layer(self._weights),))
 
     def logits(self, hidden_NE: Tensor) -> Tensor:
         """One product."""
+        assert self._family.logits is not None, self._family.name
         with torch.inference_mode():
             return self._family.logits(self._weights, hidden_NE, self._kernels).float()
 
@@ -149,6 +150,7 @@ class EagerModel:
             slots=tuple(slots),
             plans=tuple(plans),
             sample_at=torch.tensor(layout.sample_at, dtype=torch.int64),
+            query_starts=layout.query_starts,
         )
 
     def _clear_opened(self, layout: Layout) -> None:
@@ -185,6 +187,7 @@ class RecordedModel:
         groups: Sequence[CacheGroup],
         block_size: int,
     ) -> None:
+        assert family.logits is not None, family.name
         self._block_size = block_size
         body = Tape()
         step = Step(
@@ -194,7 +197,7 @@ class RecordedModel:
             plans=tuple(Plan(i, group.window) for i, group in enumerate(groups)),
             sample_at=cast("Tensor", SAMPLE_AT),
         )
-        hidden = family.forward(weights, step, store, cast("Kernels", body), (_last_layer(groups),))
+        hidden = family.forward(weights, step, store, cast("Kernels", body), (_last_layer(weights),))
         self._rows, self._tap = cast("Symbol", hidden.rows), cast("Symbol", hidden.taps[0])
         self._body = kernels.program(body, [self._rows, self._tap])
         head = Tape()
@@ -255,5 +258,5 @@ def _spans(layout: Layout) -> list[tuple[int, int, int]]:
     return list(zip(layout.first_positions, layout.query_starts, layout.query_starts[1:], strict=False))
 
 
-def _last_layer(groups: Sequence[CacheGroup]) -> int:
-    return max(layer for group in groups for layer in group.layers)
+def _last_layer(weights: Any) -> int:
+    return len(weights.layers) - 1

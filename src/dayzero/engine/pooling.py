@@ -16,8 +16,10 @@ Total = np.ndarray[Any, np.dtype[np.float64]]  # [E], the sum of the rows that w
 Row = np.ndarray[Any, np.dtype[np.float32]]
 
 
-def wanted(pooling: Pooling, length: int, *, is_last: bool) -> range:
-    """Which rows of a span of so many count. is_last: it has the last token of its request."""
+def wanted(pooling: Pooling, start: int, length: int, *, is_last: bool) -> range:
+    """Which rows of a span count: so many from position `start` on. is_last: it has the last token of its request."""
+    if pooling == "cls":
+        return range(1 if start == 0 else 0)
     return range(0 if pooling == "mean" else length - int(is_last), length)
 
 

@@ -63,7 +63,7 @@ class Request:
     @property
     def needs_every_row(self) -> bool:
         """What is asked wants something of each token that only computing it brings: a cached prefix is of no use."""
-        return self.pooling == "mean" or (self.params.prompt_logprobs is not None and not self.is_reported)
+        return self.pooling in ("cls", "mean") or (self.params.prompt_logprobs is not None and not self.is_reported)
 
     @property
     def num_tokens(self) -> int:

@@ -6,6 +6,8 @@ Knows nothing of tensors. What comes out is frozen into the EngineSpec and print
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from dayzero.core.spec import EngineConfig
 from dayzero.engine.machine import Machine
 from dayzero.errors import ConfigError
@@ -23,6 +25,27 @@ class Memory:
     num_blocks: tuple[int, ...]  # per cache group, the null block included
     kv_bytes: int
 
+    @property
+    def kv_blocks(self) -> int:
+        """Of the first cache group, the null block not counted; 0: an encoder, which has none."""
+        return self.num_blocks[0] - 1 if self.num_blocks else 0
+
+
+def for_encoder(config: EngineConfig, model_context: int) -> EngineConfig:
+    """What was asked, of a model that keeps no KV and takes a text in one step. Refuses what it has no use of."""
+    for flag, value in (
+        ("--kv-memory", config.kv_memory_bytes),
+        ("--kv-dtype", None if config.kv_dtype == "auto" else config.kv_dtype),
+        (
+            "kv_memory of an endpoint",
+            next((one.kv_memory_bytes for one in config.endpoints if one.kv_memory_bytes), None),
+        ),
+    ):
+        if value is not None:
+            raise ConfigError(f"{flag} beside an encoder, which keeps no KV", hint="leave it out")
+    step_tokens = max(config.max_step_tokens, min(config.max_context or model_context, model_context))
+    return msgspec.structs.replace(config, max_step_tokens=step_tokens, prefix_cache=False)
+
 
 def memory(
     config: EngineConfig, groups: Sequence[CacheGroup], *, model_context: int, weight_bytes: int, machine: Machine
@@ -38,6 +61,8 @@ def memory(
             hint="lower it",
         )
     asked_context = config.max_context or model_context
+    if not groups:
+        return Memory(asked_context, (), 0)
     where, flag, hint = _words(config)
     free_bytes = free_beside(weight_bytes, machine)
     budget = config.kv_memory_bytes if config.kv_memory_bytes is not None else int(free_bytes * KV_SHARE)

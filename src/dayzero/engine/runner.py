@@ -115,7 +115,7 @@ def _pooled_rows(span: Span) -> range:
     """Rows of a span whose hidden states are wanted, from its first."""
     if span.request.pooling is None:
         return range(0)
-    return pooling.wanted(span.request.pooling, span.length, is_last=span.samples)
+    return pooling.wanted(span.request.pooling, span.start, span.length, is_last=span.samples)
 
 
 def _pool(span: Span, rows: Iterable[pooling.Row]) -> Outcome:

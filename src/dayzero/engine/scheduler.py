@@ -6,6 +6,7 @@ span of that distance within a token budget.
     1. Running requests that lack one token get it first: a long prompt never holds up those that decode.
     2. The rest of the budget goes, in (priority, arrival) order, to running requests that lack more and to waiting ones
        that can be admitted. The first that cannot be admitted ends admission: small ones do not overtake a large one.
+       An encoder's request is admitted only if the rest has room for all of it.
     3. Whoever lacks a block takes it from the worst running request, in the same order, which loses its blocks and
        waits again (preemption by recompute). The best one can take from all others, so it always gets on.
     4. A waiting request whose next block is being computed right now by another waits for it, and holds up nobody.
@@ -35,6 +36,7 @@ class SchedulerLimits:
     """Hard limits of one endpoint.
 
     max_step_tokens   in a step that other endpoints have a part of; lower: shorter gaps between tokens
+    whole_spans       a request is computed in one span: the tokens of an encoder see those behind them
     """
 
     max_step_tokens: int
@@ -42,6 +44,7 @@ class SchedulerLimits:
     max_context: int
     eos_token_ids: frozenset[int]
     max_waiting: int = 4096
+    whole_spans: bool = False
 
     def __post_init__(self) -> None:
         if self.max_step_tokens < self.max_requests:
@@ -51,6 +54,11 @@ class SchedulerLimits:
             )
         if min(self.max_requests, self.max_context, self.max_waiting) < 1:
             raise ConfigError("max_requests, max_context and max_waiting must be at least 1")
+        if self.whole_spans and self.max_step_tokens < self.max_context:
+            raise ConfigError(
+                f"max_step_tokens: {self.max_step_tokens} is below max_context ({self.max_context})",
+                hint="an encoder computes a text in one step",
+            )
 
     @classmethod
     def of(cls, endpoint: EndpointSpec, spec: EngineSpec) -> Self:
@@ -59,6 +67,7 @@ class SchedulerLimits:
             max_requests=endpoint.max_requests,
             max_context=endpoint.max_context,
             eos_token_ids=frozenset(spec.eos_token_ids),
+            whole_spans=spec.is_encoder,
         )
 
 
@@ -337,7 +346,8 @@ class Scheduler:
             tables = self._find_room(request, hit_keys)
         start = len(hit_keys) * self._cache.block_size
         length = self._span_length(request, start, plan)
-        if not self._cache.extend(tables, start, start + length):
+        is_short = self.limits.whole_spans and length < request.num_tokens
+        if is_short or not self._cache.extend(tables, start, start + length):
             self._cache.release(tables)
             return False
         self._unqueue(self._waiting, request)

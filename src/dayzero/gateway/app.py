@@ -34,7 +34,7 @@ from dayzero.gateway.views.embeddings import EmbeddingsView
 from dayzero.gateway.views.health import HealthView, MetricsView, ReadyView, VersionView
 from dayzero.gateway.views.messages import CountTokensView, MessagesView
 from dayzero.gateway.views.models import ModelsView, ModelView
-from dayzero.gateway.views.refused import SCORE_PATHS, no_scores
+from dayzero.gateway.views.refused import SCORE_PATHS, TEXT_PATHS, no_scores, no_text
 from dayzero.gateway.views.responses import ResponsesView
 from dayzero.gateway.views.responses_stored import (
     CancelResponseView,
@@ -127,7 +127,7 @@ def _views(
     models = ModelsView(service.endpoints)
     turns = Turns(service, encoder, reader)
     store = _response_store(service)
-    return {
+    views: dict[tuple[str, str], ASGIApp] = {
         ("POST", "/v1/chat/completions"): ChatView(service, turns),
         ("POST", "/v1/completions"): CompletionView(service),
         ("POST", "/v1/messages"): MessagesView(service, turns),
@@ -148,6 +148,9 @@ def _views(
         ("GET", "/version"): VersionView(service.replica),
         ("GET", "/metrics"): MetricsView(metrics),
     }
+    if service.replica.spec.is_encoder:
+        views |= {("POST", path): no_text() for path in TEXT_PATHS}
+    return views
 
 
 def _response_store(service: TextService) -> ResponseStore | None:

@@ -12,7 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dayzero.core.pooling import Pooling
-from dayzero.errors import InternalError
+from dayzero.core.sampling import check_prompt
+from dayzero.core.spec import EngineSpec
+from dayzero.errors import ContextTooLong, InternalError, RequestError
 from dayzero.gateway.generate import until_deadline
 from dayzero.gateway.metrics import Metrics
 from dayzero.gateway.stream import FAILURES, failure_of
@@ -92,6 +94,23 @@ class Embedder:
                     embedding: bytes = event.embedding
                     return embedding
         raise InternalError("the engine's events ended without an embedding")
+
+
+def check_dimensions(asked: int | None, own: int) -> int:
+    """How many numbers an embedding gets. Raises RequestError; `own`: the model's."""
+    dimensions = own if asked is None else asked
+    if not 1 <= dimensions <= own:
+        raise RequestError(
+            f"dimensions out of range: {dimensions} (allowed: 1 to {own}, the model's own)", param="dimensions"
+        )
+    return dimensions
+
+
+def check_input(tokens: list[int], spec: EngineSpec, context: int) -> None:
+    """Raises RequestError for what is no text, or too long."""
+    check_prompt(tokens, spec.vocab_size, param="input")
+    if len(tokens) > context:
+        raise ContextTooLong(prompt_tokens=len(tokens), max_tokens=0, limit=context, param="input")
 
 
 def numbers(embedding: bytes) -> tuple[float, ...]:

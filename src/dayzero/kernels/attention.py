@@ -18,11 +18,12 @@ KV_ALIGN = 64  # a multiple of every block size
 
 @dataclass(frozen=True, slots=True)
 class HeadLayout:
-    """What attention must know of a model: H, G and D."""
+    """What attention must know of a model: H, G and D, and whether a token sees those before it alone."""
 
     num_heads: int
     num_kv_heads: int
     head_dim: int
+    is_causal: bool = True
 
     @property
     def queries_per_kv(self) -> int:

@@ -6,6 +6,7 @@ K and V gathered from the pool as stored. Neither knows of requests beyond rows,
 """
 
 import dataclasses
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -295,17 +296,38 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 def silu_mul(gate_up_T2F: Tensor) -> Tensor:
     """As the reference, in slices that keep it row-invariant."""
-    return _sliced(reference.silu_mul, gate_up_T2F)
+    return _sliced(reference.silu_mul, gate_up_T2F, gate_up_T2F.shape[1] // 2)
 
 
 def gelu_mul(gate_up_T2F: Tensor) -> Tensor:
     """As the reference, in slices that keep it row-invariant."""
-    return _sliced(reference.gelu_mul, gate_up_T2F)
+    return _sliced(reference.gelu_mul, gate_up_T2F, gate_up_T2F.shape[1] // 2)
 
 
-def _sliced(op: Callable[[Tensor], Tensor], gate_up_T2F: Tensor) -> Tensor:
-    num_rows, width = gate_up_T2F.shape[0], gate_up_T2F.shape[1] // 2
-    slices = list(elementwise_slices(num_rows, width, torch.get_num_threads()))
+def gelu(x_TF: Tensor) -> Tensor:
+    """As the reference, in slices that keep it row-invariant."""
+    return _sliced(reference.gelu, x_TF, x_TF.shape[1])
+
+
+def _sliced(op: Callable[[Tensor], Tensor], x_TX: Tensor, width: int) -> Tensor:
+    """width: of a row of the result"""
+    slices = list(elementwise_slices(x_TX.shape[0], width, torch.get_num_threads()))
     if len(slices) <= 1:
-        return op(gate_up_T2F)
-    return torch.cat([op(gate_up_T2F[start:stop]) for start, stop in slices])
+        return op(x_TX)
+    return torch.cat([op(x_TX[start:stop]) for start, stop in slices])
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    """One call, which computes in float32 and every row by itself."""
+    return F.layer_norm(x, weight.shape, weight, bias, eps)
+
+
+def span_attention(qkv_TX: Tensor, query_starts: Sequence[int], num_heads: int) -> Tensor:
+    """A call of flash attention for each request, over a copy: where its rows lie must not show either."""
+    head_dim = qkv_TX.shape[1] // (3 * num_heads)
+    q_THD, k_THD, v_THD = qkv_TX.view(-1, 3, num_heads, head_dim).unbind(1)
+    out_THD = torch.empty_like(q_THD, memory_format=torch.contiguous_format)
+    for start, stop in itertools.pairwise(query_starts):
+        q, k, v = (x[None, start:stop].transpose(1, 2).contiguous() for x in (q_THD, k_THD, v_THD))
+        out_THD[start:stop] = F.scaled_dot_product_attention(q, k, v)[0].transpose(0, 1)
+    return out_THD

@@ -20,16 +20,24 @@ class Op:
     relative_error: dict[str, float]
 
 
-OPS = tuple(
-    Op(reference_op.__name__, reference_op, {"float32": float32, "bfloat16": bfloat16})
-    for reference_op, float32, bfloat16 in (
-        (reference.linear, 1e-5, 1e-2),
-        (reference.embedding, 0.0, 0.0),
-        (reference.rms_norm, 1e-5, 1e-2),
-        (reference.rotary_at, 0.0, 0.0),
-        (reference.rope_and_write_kv, 1e-5, 1e-2),
-        (reference.paged_attention, 1e-5, 2e-2),
-        (reference.silu_mul, 1e-5, 1e-2),
-        (reference.gelu_mul, 1e-5, 1e-2),
-    )
+def _op(reference_op: Callable[..., Any], float32: float, bfloat16: float) -> Op:
+    return Op(reference_op.__name__, reference_op, {"float32": float32, "bfloat16": bfloat16})
+
+
+_OF_BOTH = (_op(reference.linear, 1e-5, 1e-2), _op(reference.embedding, 0.0, 0.0))
+DECODER_OPS = (
+    *_OF_BOTH,
+    _op(reference.rms_norm, 1e-5, 1e-2),
+    _op(reference.rotary_at, 0.0, 0.0),
+    _op(reference.rope_and_write_kv, 1e-5, 1e-2),
+    _op(reference.paged_attention, 1e-5, 2e-2),
+    _op(reference.silu_mul, 1e-5, 1e-2),
+    _op(reference.gelu_mul, 1e-5, 1e-2),
 )
+ENCODER_OPS = (
+    *_OF_BOTH,
+    _op(reference.layer_norm, 1e-5, 1e-2),
+    _op(reference.gelu, 1e-5, 1e-2),
+    _op(reference.span_attention, 1e-5, 2e-2),
+)
+OPS = (*DECODER_OPS, *ENCODER_OPS[len(_OF_BOTH) :])

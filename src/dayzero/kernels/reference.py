@@ -5,6 +5,7 @@ B blocks of the pool, S slots of a block, X elements of a head as stored (`kv_fo
 features.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -93,6 +94,32 @@ def gelu_mul(gate_up_T2F: Tensor) -> Tensor:
     """[T, F]: gelu(gate) * up, with the tanh form of gelu."""
     gate, up = gate_up_T2F.chunk(2, dim=-1)
     return F.gelu(gate, approximate="tanh") * up
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> Tensor:
+    """(x - mean) / deviation * weight + bias over the last dimension, in float32, rounded once. arXiv 1607.06450."""
+    return F.layer_norm(x.float(), weight.shape, weight.float(), bias.float(), eps).to(x.dtype)
+
+
+def gelu(x: Tensor) -> Tensor:
+    """x times the normal distribution at x: the exact form."""
+    return F.gelu(x)
+
+
+def span_attention(qkv_TX: Tensor, query_starts: Sequence[int], num_heads: int) -> Tensor:
+    """[T, H, D]: each token attends to all of its own request, those behind it included; nothing is stored.
+
+    qkv_TX        rows that hold the heads of Q, K and V
+    query_starts  request r owns rows [query_starts[r], query_starts[r + 1]), and has no others
+    """
+    head_dim = qkv_TX.shape[1] // (3 * num_heads)
+    q_THD, k_THD, v_THD = qkv_TX.float().view(-1, 3, num_heads, head_dim).unbind(1)
+    requests = []
+    for start, stop in itertools.pairwise(query_starts):
+        q, k, v = (x[start:stop] for x in (q_THD, k_THD, v_THD))
+        scores_HLM = torch.einsum("lhd,mhd->hlm", q / math.sqrt(head_dim), k)
+        requests.append(torch.einsum("hlm,mhd->lhd", scores_HLM.softmax(-1), v))
+    return torch.cat(requests).to(qkv_TX.dtype) if requests else q_THD.to(qkv_TX.dtype)
 
 
 def paged_attention(

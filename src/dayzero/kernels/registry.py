@@ -13,7 +13,7 @@ from torch import Tensor
 from dayzero.core.spec import KernelChoice
 from dayzero.kernels import onednn, reference
 from dayzero.kernels.attention import HeadLayout
-from dayzero.kernels.ops import OPS
+from dayzero.kernels.ops import DECODER_OPS, ENCODER_OPS, OPS
 
 
 class LinearWeight(Protocol):
@@ -26,7 +26,11 @@ class AttentionPlan(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernels:
-    """The chosen function of every op; passed to the model, which calls nothing else."""
+    """The chosen function of every op; passed to the model, which calls nothing else.
+
+    choices   of the ops that a model of this kind calls, and why
+    heights   that were probed, by the end of loading: part of the numerics
+    """
 
     prepare_linear: Callable[[Tensor], LinearWeight]
     linear: Callable[..., Tensor]
@@ -38,8 +42,11 @@ class Kernels:
     paged_attention: Callable[..., Tensor]
     silu_mul: Callable[[Tensor], Tensor]
     gelu_mul: Callable[[Tensor], Tensor]
+    layer_norm: Callable[[Tensor, Tensor, Tensor, float], Tensor]
+    gelu: Callable[[Tensor], Tensor]
+    span_attention: Callable[[Tensor, Sequence[int], int], Tensor]
     choices: tuple[KernelChoice, ...]
-    heights: Callable[[], dict[str, str]]  # that were probed, by the end of loading: part of the numerics
+    heights: Callable[[], dict[str, str]]
 
 
 def select(dtype: torch.dtype, heads: HeadLayout) -> Kernels:
@@ -54,6 +61,21 @@ def select(dtype: torch.dtype, heads: HeadLayout) -> Kernels:
         why_linear = "this torch build lacks oneDNN's packing operators: plain F.linear, about 1.3x slower"
     else:
         why_linear = "oneDNN packs bfloat16 only: plain F.linear, calls of probed heights"
+
+    choices = (
+        KernelChoice("linear", "onednn/packed" if can_pack else "torch", why_linear),
+        KernelChoice("paged_attention", "torch/sdpa", f"query tiles of {min_rows} rows and more agree to the bit"),
+        KernelChoice("rms_norm", "torch/in place", "half the passes of torch's own, row-invariant as it is"),
+        KernelChoice("rotary_at", "reference", "a gather is a gather"),
+        KernelChoice("rope_and_write_kv", "torch/rolled", "Q and K rotated together, in three passes; one scatter"),
+        KernelChoice("embedding", "reference", "a gather is a gather"),
+        KernelChoice("silu_mul", "torch/sliced", "threads share it at the ends of rows or of whole vectors"),
+        KernelChoice("gelu_mul", "torch/sliced", "threads share it at the ends of rows or of whole vectors"),
+        KernelChoice("layer_norm", "torch", "computes each row by itself"),
+        KernelChoice("gelu", "torch/sliced", "threads share it at the ends of rows or of whole vectors"),
+        KernelChoice("span_attention", "torch/sdpa", "a call for each request, which no other has a part in"),
+    )
+    used = {op.name for op in (DECODER_OPS if heads.is_causal else ENCODER_OPS)}
 
     def heights() -> dict[str, str]:
         probed = {f"{k}x{n}": ",".join(map(str, h.allowed)) for (k, n), h in sorted(linear.heights.items())}
@@ -70,16 +92,10 @@ def select(dtype: torch.dtype, heads: HeadLayout) -> Kernels:
         paged_attention=attention.attend,
         silu_mul=onednn.silu_mul,
         gelu_mul=onednn.gelu_mul,
-        choices=(
-            KernelChoice("linear", "onednn/packed" if can_pack else "torch", why_linear),
-            KernelChoice("paged_attention", "torch/sdpa", f"query tiles of {min_rows} rows and more agree to the bit"),
-            KernelChoice("rms_norm", "torch/in place", "half the passes of torch's own, row-invariant as it is"),
-            KernelChoice("rotary_at", "reference", "a gather is a gather"),
-            KernelChoice("rope_and_write_kv", "torch/rolled", "Q and K rotated together, in three passes; one scatter"),
-            KernelChoice("embedding", "reference", "a gather is a gather"),
-            KernelChoice("silu_mul", "torch/sliced", "threads share it at the ends of rows or of whole vectors"),
-            KernelChoice("gelu_mul", "torch/sliced", "threads share it at the ends of rows or of whole vectors"),
-        ),
+        layer_norm=onednn.layer_norm,
+        gelu=onednn.gelu,
+        span_attention=onednn.span_attention,
+        choices=tuple(choice for choice in choices if choice.op in used),
         heights=heights,
     )
 
@@ -114,6 +130,9 @@ def select_reference() -> Kernels:
         paged_attention=attend,
         silu_mul=reference.silu_mul,
         gelu_mul=reference.gelu_mul,
+        layer_norm=reference.layer_norm,
+        gelu=reference.gelu,
+        span_attention=reference.span_attention,
         choices=tuple(KernelChoice(op.name, "reference", "asked for") for op in OPS),
         heights=dict,
     )

@@ -38,6 +38,8 @@ class Usage:
 class KVCache:
     """The KV memory of one endpoint, in blocks: a part of each group's store that is no other cache's.
 
+    An encoder has no groups, and is never short of blocks.
+
     capacity_tokens    the longest request that fits alone
     max_span_tokens    the longest span that a request can always be given when it is alone: a span holds the window
                        behind its first token and the blocks of all its own tokens
@@ -58,7 +60,7 @@ class KVCache:
         firsts       the first block of each group; None: no other cache has a part of the store
         freed        told of each block that nobody holds or knows any more, with the index of its group
         """
-        assert groups, "a model without cache groups"
+        assert groups or not prefix_cache, "a model that keeps nothing has no prefixes"
         assert len(groups) == len(num_blocks), (len(groups), len(num_blocks))
         self.groups = tuple(groups)
         self.block_size = block_size
@@ -73,8 +75,8 @@ class KVCache:
         self._full = [cache for group, cache in self._pairs if group.kind is CacheKind.FULL]
         self._windows = [(group, cache) for group, cache in self._pairs if group.kind is CacheKind.WINDOW]
         bounds = [_bounds(group, cache.num_blocks, block_size) for group, cache in self._pairs]
-        self.capacity_tokens = min(capacity for capacity, _ in bounds)
-        self.max_span_tokens = min(span for _, span in bounds)
+        self.capacity_tokens = min((capacity for capacity, _ in bounds), default=sys.maxsize)
+        self.max_span_tokens = min((span for _, span in bounds), default=sys.maxsize)
         if self.capacity_tokens < 1:
             raise ConfigError(
                 f"KV blocks: {min(num_blocks)}, of which one is the null block",
@@ -83,6 +85,8 @@ class KVCache:
 
     @property
     def usage(self) -> Usage:
+        if not self._caches:
+            return Usage(0, 0)
         first = self._caches[0]
         return Usage(first.num_blocks - first.num_available, first.num_blocks)
 

@@ -52,15 +52,20 @@ class Family:
     parse    canonical config (`checkpoint.config`) -> shape: a frozen dataclass of hyperparameters, among them `heads`,
              `vocab_size`, `hidden_size` and `max_context`; raises UnsupportedModel for a variant that is not covered
     tensors  the table of the checkpoint
+    build    named tensors -> weights, among them `layers`, one for each
     groups   the cache groups, given the bytes of K or V of one head of one token
-    build    named tensors -> weights
-    logits   [N, E] -> [N, V]
+    logits   [N, E] -> [N, V]; None: an encoder, whose tokens see all of their text. Such a one keeps no KV
     """
 
     name: str
     parse: Callable[[Config], Any]
     tensors: Callable[[Any], dict[str, TensorSpec]]
-    groups: Callable[[Any, int], tuple[CacheGroup, ...]]
     build: Callable[[Any, Take], Any]
     forward: Forward
-    logits: Callable[[Any, Tensor, Kernels], Tensor]
+    groups: Callable[[Any, int], tuple[CacheGroup, ...]] = lambda _shape, _head_bytes: ()
+    logits: Callable[[Any, Tensor, Kernels], Tensor] | None = None
+
+    @property
+    def is_encoder(self) -> bool:
+        """Whether it makes embeddings, and no text."""
+        return self.logits is None

@@ -1,5 +1,6 @@
 """A batch as tensors: the only thing a model sees besides its weights and the KV store."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,11 +13,12 @@ from dayzero.kernels.registry import AttentionPlan
 class Step:
     """T tokens of any number of requests.
 
-    tokens      [T] int64
-    positions   [T] int64, each token's place in its own request
-    slots       one [T] int64 for each cache group: where the token's K and V go
-    plans       one attention plan for each cache group
-    sample_at   [N] int64, rows whose hidden state is wanted
+    tokens        [T] int64
+    positions     [T] int64, each token's place in its own request
+    slots         one [T] int64 for each cache group: where the token's K and V go
+    plans         one attention plan for each cache group
+    sample_at     [N] int64, rows whose hidden state is wanted
+    query_starts  request r owns rows [query_starts[r], query_starts[r + 1]); what an encoder needs instead of plans
     """
 
     tokens: Tensor
@@ -24,6 +26,7 @@ class Step:
     slots: tuple[Tensor, ...]
     plans: tuple[AttentionPlan, ...]
     sample_at: Tensor
+    query_starts: Sequence[int] = ()
 
 
 class KVLayers(Protocol):

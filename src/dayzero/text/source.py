@@ -35,6 +35,7 @@ class TokenizerSource:
     vocabulary       how text becomes tokens
     chat_template    Jinja source, or None: the model has no chat form
     add_bos          whether a raw prompt starts with `bos_token_id`; a rendered chat never gets a second one
+    after_text       ids that the tokenizer itself puts behind a text: BERT's separator
     named_tokens     `bos_token`, `eos_token`, ... as templates see them
     """
 
@@ -43,3 +44,4 @@ class TokenizerSource:
     add_bos: bool
     bos_token_id: int | None
     named_tokens: dict[str, str] = field(default_factory=dict)
+    after_text: tuple[int, ...] = ()

@@ -13,7 +13,7 @@ from typing import Self
 from tokenizers import Tokenizer as RawTokenizer
 
 from dayzero.text.source import TokenizerSource
-from dayzero.text.vocabulary import Vocabulary, build, piece_bytes
+from dayzero.text.vocabulary import Spelling, Vocabulary, build, piece_bytes
 
 # The library reads it at its first use. It is given one text at a time and needs no threads of its own, of which it
 # would warn in every child that is forked later.
@@ -40,9 +40,9 @@ class _ByteTable(dict[int, bytes]):
         piece = vocabulary.marked.id_to_token(token)
         if piece is None:
             return b""
-        if token in vocabulary.literal and (vocabulary.is_byte_level or token in vocabulary.control):
+        if token in vocabulary.literal and (vocabulary.spelling is Spelling.BYTES or token in vocabulary.control):
             return piece.encode()
-        return piece_bytes(piece, is_byte_level=vocabulary.is_byte_level)
+        return piece_bytes(piece, vocabulary.spelling)
 
 
 class Tokenizer:
@@ -52,9 +52,12 @@ class Tokenizer:
     a SentencePiece token that starts a word keeps its space, since what is decoded usually continues a prompt.
     """
 
-    def __init__(self, vocabulary: Vocabulary, *, add_bos: bool, bos_token_id: int | None) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, *, add_bos: bool, bos_token_id: int | None, after_text: tuple[int, ...] = ()
+    ) -> None:
         self._vocabulary = vocabulary
         self._first = bos_token_id if add_bos else None
+        self._last = after_text
         self.vocab_size: int = vocabulary.marked.get_vocab_size(with_added_tokens=True)
         self.markup: Mapping[str, int] = vocabulary.markup
         self._markup_ids = frozenset(vocabulary.markup.values())
@@ -64,7 +67,9 @@ class Tokenizer:
     @classmethod
     def from_source(cls, source: TokenizerSource) -> Self:
         """Raises UnsupportedModel for a pre-tokenizer or model that is not known, CheckpointError for a broken one."""
-        return cls(build(source), add_bos=source.add_bos, bos_token_id=source.bos_token_id)
+        return cls(
+            build(source), add_bos=source.add_bos, bos_token_id=source.bos_token_id, after_text=source.after_text
+        )
 
     def to_json(self) -> str:
         """All of it, as the tokenizers library writes it."""
@@ -88,6 +93,10 @@ class Tokenizer:
         """`encode`, after exactly one beginning-of-sequence token if the model starts with one."""
         ids = self.encode(text, special=special)
         return ids if self._first is None or ids[:1] == [self._first] else [self._first, *ids]
+
+    def encode_text(self, text: str, *, special: bool = False) -> list[int]:
+        """A text that is whole, to be embedded: `encode_prompt`, and what the tokenizer puts behind a text."""
+        return [*self.encode_prompt(text, special=special), *self._last]
 
     def decode(self, ids: Iterable[int], *, skip_special: bool = True) -> str:
         """The text of the ids; bytes that are not UTF-8 become U+FFFD."""

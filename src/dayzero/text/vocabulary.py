@@ -9,6 +9,7 @@ one model, so the second costs nothing.
                    text (runs of blanks, HTML tags), so there they are markup only if the chat template writes them
 """
 
+import enum
 import re
 from dataclasses import dataclass
 
@@ -23,6 +24,15 @@ UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 2, 3, 4, 5, 6  # tokenizer.ggml.t
 
 _BYTE_PIECE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _BLANK = "▁"  # how SentencePiece writes a space
+_WITHIN = "##"  # how WordPiece begins a piece within a word
+
+
+class Spelling(enum.Enum):
+    """How pieces are written."""
+
+    BYTES = "ByteLevel"  # in GPT-2's alphabet of bytes
+    BLANKS = "ByteFallback"  # SentencePiece, with byte pieces
+    WORDS = "WordPiece"  # BERT: what goes on within a word has a prefix, and blanks are lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +42,6 @@ class Vocabulary:
     markup           text of each token that content must never become, and its id
     literal          ids of added tokens: their bytes are their text
     unused           ids that fill the table up and stand for nothing
-    is_byte_level    pieces spell bytes in GPT-2's alphabet; otherwise SentencePiece with byte pieces
     """
 
     marked: Tokenizer
@@ -41,7 +50,7 @@ class Vocabulary:
     control: frozenset[int]
     literal: frozenset[int]
     unused: frozenset[int]
-    is_byte_level: bool
+    spelling: Spelling
 
 
 def build(source: TokenizerSource) -> Vocabulary:
@@ -86,15 +95,31 @@ def _from_json(source: TokenizerJson, template: str) -> Vocabulary:
     except Exception as error:
         raise CheckpointError(f"unreadable tokenizer.json: {error}", hint="download the model again") from error
     decoder = bytes(parts.decoder)
-    is_byte_level = b'"ByteLevel"' in decoder
-    if not is_byte_level and b'"ByteFallback"' not in decoder:
-        raise UnsupportedModel("unknown kind of tokenizer.json", hint="known decoders: ByteLevel, ByteFallback")
+    spelling = next((one for one in Spelling if f'"{one.value}"'.encode() in decoder), None)
+    if spelling is None:
+        known = ", ".join(one.value for one in Spelling)
+        raise UnsupportedModel("unknown kind of tokenizer.json", hint=f"known decoders: {known}")
     marked.no_truncation()
     marked.no_padding()
     added = parts.added_tokens
+    unknown = _unknown_word(marked) if spelling is Spelling.WORDS else None
     return _assemble(
-        marked, [a.token() for a in added], [a.id for a in added], template=template, is_byte_level=is_byte_level
+        marked,
+        [a.token() for a in added],
+        [a.id for a in added],
+        template=template,
+        spelling=spelling,
+        unknown=unknown,
     )
+
+
+def _unknown_word(tokenizer: Tokenizer) -> str:
+    """What WordPiece makes of a word that it cannot spell."""
+    model = tokenizer.model
+    if not isinstance(model, models.WordPiece) or model.continuing_subword_prefix != _WITHIN:
+        raise UnsupportedModel("unknown kind of WordPiece", hint=f"known: pieces within a word begin with {_WITHIN}")
+    unknown: str = model.unk_token
+    return unknown
 
 
 def _from_gguf(source: GgufVocabulary, template: str) -> Vocabulary:
@@ -107,17 +132,17 @@ def _from_gguf(source: GgufVocabulary, template: str) -> Vocabulary:
         marked = _sentencepiece(source)
     else:
         raise UnsupportedModel(f"unknown tokenizer model: {source.model}", hint="known: gpt2, llama")
-    is_byte_level = source.model == "gpt2"
+    spelling = Spelling.BYTES if source.model == "gpt2" else Spelling.BLANKS
     added, ids = [], []
     for index, kind in enumerate(source.token_types):
         if kind in (UNKNOWN, CONTROL, USER_DEFINED) and source.tokens[index]:
             # SentencePiece looks for its user-defined pieces after blanks were rewritten.
-            normalized = kind == USER_DEFINED and not is_byte_level
+            normalized = kind == USER_DEFINED and spelling is Spelling.BLANKS
             added.append(AddedToken(source.tokens[index], special=kind != USER_DEFINED, normalized=normalized))
             ids.append(index)
     marked.add_tokens(added)
     unused = frozenset(index for index, kind in enumerate(source.token_types) if kind == UNUSED)
-    return _assemble(marked, added, ids, template=template, is_byte_level=is_byte_level, unused=unused)
+    return _assemble(marked, added, ids, template=template, spelling=spelling, unused=unused)
 
 
 def _byte_level(source: GgufVocabulary) -> Tokenizer:
@@ -187,15 +212,19 @@ def _assemble(
     ids: list[int],
     *,
     template: str,
-    is_byte_level: bool,
+    spelling: Spelling,
     unused: frozenset[int] = frozenset(),
+    unknown: str | None = None,
 ) -> Vocabulary:
+    """unknown: an added token that stands for what cannot be spelt, so that text does become it"""
     markup: dict[str, int] = {}
     text_tokens: list[AddedToken] = []
     for token, index in zip(added, ids, strict=True):
         if marked.token_to_id(token.content) != index:
             raise CheckpointError(f"tokenizer: an added token has two ids: {index}", hint="download the model again")
-        if _is_markup(token, template, is_byte_level=is_byte_level):
+        if token.content == unknown:
+            continue
+        if _is_markup(token, template, spelling):
             markup[token.content] = index
         else:
             text_tokens.append(token)
@@ -212,21 +241,25 @@ def _assemble(
         control=frozenset(index for token, index in zip(added, ids, strict=True) if token.special),
         literal=frozenset(ids),
         unused=unused,
-        is_byte_level=is_byte_level,
+        spelling=spelling,
     )
 
 
-def _is_markup(token: AddedToken, template: str, *, is_byte_level: bool) -> bool:
+def _is_markup(token: AddedToken, template: str, spelling: Spelling) -> bool:
     if token.special:
         return True
     if len(token.content) == 1:
         return False  # one character cannot be spelt in any other way
-    return is_byte_level or (bool(token.content.strip(f"{_BLANK} \n\t\r")) and token.content in template)
+    if spelling is Spelling.WORDS:
+        return False  # words that were added to an encoder's
+    return spelling is Spelling.BYTES or (bool(token.content.strip(f"{_BLANK} \n\t\r")) and token.content in template)
 
 
-def piece_bytes(piece: str, *, is_byte_level: bool) -> bytes:
-    """The bytes that an ordinary piece stands for."""
-    if is_byte_level:
+def piece_bytes(piece: str, spelling: Spelling) -> bytes:
+    """The bytes that an ordinary piece stands for: a word with the blank before it, since it usually has one."""
+    if spelling is Spelling.WORDS:
+        return (piece.removeprefix(_WITHIN) if piece.startswith(_WITHIN) else f" {piece}").encode()
+    if spelling is Spelling.BYTES:
         try:
             return bytes(map(_BYTES.__getitem__, piece))
         except KeyError:

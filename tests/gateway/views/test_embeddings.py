@@ -4,9 +4,10 @@ import base64
 import math
 import struct
 
+import msgspec
 import pytest
 
-from dayzero.gateway.views.refused import SCORE_PATHS
+from dayzero.gateway.views.refused import SCORE_PATHS, TEXT_PATHS
 from tests.gateway.stand import SPEC, stand
 
 SIZE = SPEC.embedding_size
@@ -71,11 +72,11 @@ def test_fewer_dimensions_are_the_first_ones_of_unit_length_again() -> None:
     assert short == pytest.approx([number / math.hypot(*whole[:3]) for number in whole[:3]], rel=1e-6)
 
 
-def test_the_pooling_is_that_of_the_last_token_unless_a_request_says() -> None:
-    this = stand()
+def test_the_pooling_is_the_models_unless_a_request_says() -> None:
+    this = stand(spec=msgspec.structs.replace(SPEC, pooling="cls"))
     this.post("/v1/embeddings", {"input": "hi"})
     this.post("/v1/embeddings", {"input": "hi", "pooling": "mean"})
-    assert [submit.pooling for submit in this.replica.submits] == ["last", "mean"]
+    assert [submit.pooling for submit in this.replica.submits] == ["cls", "mean"]
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,7 @@ def test_the_pooling_is_that_of_the_last_token_unless_a_request_says() -> None:
         ({"input": "hi", "dimensions": 0}, "dimensions"),
         ({"input": "hi", "dimensions": SIZE + 1}, "dimensions"),
         ({"input": "hi", "encoding_format": "int8"}, "encoding_format"),
-        ({"input": "hi", "pooling": "cls"}, "pooling"),
+        ({"input": "hi", "pooling": "max"}, "pooling"),
         ({"input": "hi", "truncate": "END"}, "truncate"),
     ],
 )
@@ -116,3 +117,21 @@ def test_pairs_of_texts_are_not_scored_and_embeddings_are_named_instead(path: st
     error = stand().post(path, {"query": "a", "documents": ["b"]}).json()["error"]
     assert error["code"] == "unsupported_endpoint"
     assert "/v1/embeddings" in error["message"]
+
+
+ENCODER = msgspec.structs.replace(SPEC, is_encoder=True, kv_blocks=0, pooling="mean", prefix_cache=False)
+
+
+@pytest.mark.parametrize("path", TEXT_PATHS)
+def test_an_encoder_is_not_asked_for_text_and_embeddings_are_named_instead(path: str) -> None:
+    this = stand(spec=ENCODER)
+    response = this.post(path, {"prompt": "hi", "messages": [{"role": "user", "content": "hi"}], "input": "hi"})
+    assert response.status_code == 400
+    assert "/v1/embeddings" in response.text
+    assert not this.replica.submits
+
+
+def test_an_encoder_embeds() -> None:
+    this = stand(spec=ENCODER)
+    assert this.post("/v1/embeddings", {"input": ["hi", "there"]}).status_code == 200
+    assert [submit.pooling for submit in this.replica.submits] == ["mean", "mean"]

@@ -11,12 +11,11 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from dayzero.core.pooling import Pooling
-from dayzero.core.sampling import check_prompt
-from dayzero.errors import ContextTooLong, ReplicaLost, RequestError
+from dayzero.errors import ReplicaLost
 from dayzero.gateway import exchange
 from dayzero.gateway.answer import send_json, until_disconnect, wait_quietly
 from dayzero.gateway.aside import aside
-from dayzero.gateway.embedding import Embedder, EmbeddingWork, numbers, shortened
+from dayzero.gateway.embedding import Embedder, EmbeddingWork, check_dimensions, check_input, numbers, shortened
 from dayzero.gateway.fields import check_text_size
 from dayzero.gateway.parse import FieldRules
 from dayzero.gateway.prompts import RawPrompt, prompts_of
@@ -32,7 +31,7 @@ class EmbeddingsRequest(msgspec.Struct, frozen=True, kw_only=True):
     input            a string, token ids, or a list of either
     encoding_format  float: numbers; base64: little-endian float32
     dimensions       the first so many numbers, of unit length again
-    pooling          how the hidden states of the tokens become one; else `last`
+    pooling          how the hidden states of the tokens become one; else as the model says
     priority         lower runs first
     cache_salt       splits the caller's own prefix cache further
     """
@@ -77,7 +76,7 @@ class EmbeddingsView:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         service = self._service
         request, endpoint = await service.read(scope, receive, EmbeddingsRequest, RULES)
-        dimensions = self._dimensions(request)
+        dimensions = check_dimensions(request.dimensions, service.replica.spec.embedding_size)
         limits = service.config.limits
         given = prompts_of(request.input, most=limits.embedding_inputs, param="input")
         at_once = min(len(given), limits.embedding_inputs_at_once, endpoint.admission.limit)
@@ -89,7 +88,7 @@ class EmbeddingsView:
             work = EmbeddingWork(
                 inputs=inputs,
                 at_once=at_once,
-                pooling=request.pooling or "last",
+                pooling=request.pooling or service.replica.spec.pooling,
                 endpoint=endpoint.key,
                 salt=service.salt(this.tenant, request.cache_salt),
                 tenant=this.tenant,
@@ -104,31 +103,17 @@ class EmbeddingsView:
             )
             await send_json(send, body)
 
-    def _dimensions(self, request: EmbeddingsRequest) -> int:
-        """Of the answer."""
-        own = self._service.replica.spec.embedding_size
-        dimensions = own if request.dimensions is None else request.dimensions
-        if not 1 <= dimensions <= own:
-            raise RequestError(
-                f"dimensions out of range: {dimensions} (allowed: 1 to {own}, the model's own)", param="dimensions"
-            )
-        return dimensions
-
     async def _tokens(self, given: Sequence[RawPrompt], context: int) -> list[list[int]]:
         """Of all inputs, each checked."""
         service = self._service
         texts = [text for text in given if isinstance(text, str)]
         for text in texts:
             check_text_size(len(text), context=context, limits=service.config.limits, param="input")
-        encode = service.tokenizer.encode_prompt
-        encoded = iter(
-            await service.tokenize(sum(map(len, texts)), lambda: [encode(text, special=False) for text in texts])
-        )
+        encode = service.tokenizer.encode_text
+        encoded = iter(await service.tokenize(sum(map(len, texts)), lambda: list(map(encode, texts))))
         inputs = [next(encoded) if isinstance(one, str) else one for one in given]
         for tokens in inputs:
-            check_prompt(tokens, service.replica.spec.vocab_size, param="input")
-            if len(tokens) > context:
-                raise ContextTooLong(prompt_tokens=len(tokens), max_tokens=0, limit=context, param="input")
+            check_input(tokens, service.replica.spec, context)
         return inputs
 
     def _body(

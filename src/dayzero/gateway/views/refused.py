@@ -1,9 +1,16 @@
-"""What other servers have a route for and no model here can do: refused, with what to do instead."""
+"""What there is a route for and the model cannot do: refused, with what to do instead."""
 
 from starlette.types import Receive, Scope, Send
 
 from dayzero.gateway.errors import UnsupportedEndpoint
 
+TEXT_PATHS = (
+    "/v1/chat/completions",
+    "/v1/completions",
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+    "/v1/responses",
+)
 # Where clients of other servers look for rerankers and cross-encoders.
 SCORE_PATHS = ("/v1/rerank", "/v2/rerank", "/rerank", "/v1/score", "/score")
 
@@ -26,3 +33,8 @@ def no_scores() -> RefusedView:
         "no model here scores pairs of texts",
         "embed query and documents with /v1/embeddings, and rank the documents by their dot product with the query",
     )
+
+
+def no_text() -> RefusedView:
+    """Of whatever generates, where an encoder is served."""
+    return RefusedView("this model makes embeddings, not text", "use /v1/embeddings")

@@ -30,7 +30,7 @@ DETOKENIZE_RULES = FieldRules(neutral={})
 
 
 class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Either `prompt`, as /v1/completions tokenizes it, or `messages`, as chat does."""
+    """Either `prompt`, as /v1/completions tokenizes it (of an encoder: as /v1/embeddings does), or `messages`."""
 
     model: str | None = None
     prompt: str | None = None
@@ -82,8 +82,10 @@ class TokenizeView:
             )
         assert prompt is not None
         check_text_size(len(prompt), context=context, limits=service.config.limits, param="prompt")
-        encode = service.tokenizer.encode if request.add_special_tokens is False else service.tokenizer.encode_prompt
-        special = request.parse_special is not False
+        is_encoder = service.replica.spec.is_encoder
+        whole = service.tokenizer.encode_text if is_encoder else service.tokenizer.encode_prompt
+        encode = service.tokenizer.encode if request.add_special_tokens is False else whole
+        special = not is_encoder if request.parse_special is None else request.parse_special
         return await service.tokenize(len(prompt), lambda: encode(prompt, special=special))
 
 

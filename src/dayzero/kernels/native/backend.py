@@ -16,7 +16,7 @@ from dayzero.kernels.native.extension import best_instruction_set, module
 from dayzero.kernels.native.program import NativeProgram
 from dayzero.kernels.native.recorder import Symbol, Tape
 from dayzero.kernels.native.vocabulary import NativeVocabulary
-from dayzero.kernels.ops import OPS
+from dayzero.kernels.ops import DECODER_OPS
 from dayzero.kernels.weights import Grouped, LinearForm, Mxfp4, Nvfp4, PerChannel, TwoLevel
 
 LANES = 16  # head sizes and KV blocks come in whole vectors
@@ -44,6 +44,8 @@ def obstacle(dtype: torch.dtype, heads: HeadLayout, block_size: int) -> str:
     """Why native kernels cannot serve a model here; empty if they can."""
     if dtype is not torch.bfloat16:
         return f"native kernels compute in bfloat16, not in {str(dtype).removeprefix('torch.')}"
+    if not heads.is_causal:
+        return "native kernels attend to what came before, and an encoder to what follows, too"
     if heads.head_dim % LANES:
         return f"native kernels need heads of whole vectors: {heads.head_dim} is no multiple of {LANES}"
     if block_size % LANES:
@@ -77,9 +79,9 @@ class NativeKernels:
 
     @property
     def choices(self) -> tuple[KernelChoice, ...]:
-        """Every op, and why."""
+        """Every op of a decoder, and why."""
         why = f"{self._why}: {self._instruction_set}"
-        return tuple(KernelChoice(op.name, f"native/{self._instruction_set}", why) for op in OPS)
+        return tuple(KernelChoice(op.name, f"native/{self._instruction_set}", why) for op in DECODER_OPS)
 
     def heights(self) -> dict[str, str]:
         """None are probed: a row's bits depend on nothing but the row by construction."""

@@ -82,6 +82,8 @@ def open_scorer(
     kernels  instead of those that the configuration leads to
     """
     plan = plan_engine(config)
+    if plan.family.is_encoder:
+        raise ConfigError("this model makes embeddings, not text", hint="there are no logits of it to compare")
     if passage_tokens > plan.shape.max_context:
         raise ConfigError(
             f"passages too long: {passage_tokens} tokens (the model's context: {plan.shape.max_context})",
