@@ -229,7 +229,7 @@ def test_an_architecture_that_the_engine_does_not_know_is_refused_with_those_tha
 ) -> None:
     code, said = refused(unknown_family)
     assert code == 3
-    assert "error: architecture not supported: perceptron\nhint: known: gemma3, llama, qwen2, qwen3\n" in said
+    assert "error: architecture not supported: perceptron\nhint: known: bert, gemma3, llama, qwen2, qwen3\n" in said
 
 
 def test_a_checkpoint_without_a_tokenizer_is_refused(tiny_folder: Path) -> None:
