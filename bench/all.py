@@ -34,6 +34,7 @@ PARTS: Mapping[str, Sequence[str]] = {
     "bombs": ("bench/bench_bombs.py",),
     "recorded": ("bench/bench_recorded.py", "--only", "recorded"),
     "rows": ("bench/bench_recorded.py", "--only", "rows"),
+    "prompt": ("bench/bench_prompt.py",),
     "roof": ("-m", "bench.peers.roof"),
     "peak": ("-m", "bench.peers.peak"),
 }

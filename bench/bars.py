@@ -175,6 +175,9 @@ def _peaks(lines: Sequence[Line]) -> Iterator[Row]:
                 yield Row(title, Bar(), interval(samples["peak_ratio"]), beside)
             if not found:
                 yield Row(f"{short}, {what}, share of the arithmetic peak", Bar(), None)
+    title = "135M, prompt of 1,024, q4_0, products' share of its time"
+    beside = ("attention", "rope_and_write_kv", "gated", "add_rms_norm")
+    yield _alone(title, Bar(), of(lines, "prompt", model="SmolLM2-135M", format="q4_0"), "linear", beside=beside)
 
 
 def _rows_of_a_step(lines: Sequence[Line]) -> Iterator[Row]:
@@ -280,6 +283,8 @@ def _grammars(lines: Sequence[Line]) -> Iterator[Row]:
         yield Row(title, Bar(at_most=1.1), None)
     title = "grammar bombs, a neighbour's tokens/s meanwhile over before"
     yield _alone(title, Bar(), of(lines, "bombs", kind="neighbour"), "rate over before", beside=("longest gap",))
+    title = "an answer with an ordinary grammar behind 16 bombs at once, s"
+    yield _alone(title, Bar(), of(lines, "bombs", kind="flood"), "behind", beside=("alone",))
 
 
 def _endpoints(lines: Sequence[Line]) -> Iterator[Row]:

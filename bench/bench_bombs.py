@@ -3,9 +3,10 @@
     python bench/bench_bombs.py [--repeats 3] [--unlike 500]
 
 Starts a server of the embedded model with its defaults. One stream goes on throughout; beside it all bombs are sent,
-again and again for five seconds, each with 16 tokens of output at most, and at last `--unlike` requests with a schema
-of their own each. What is said: seconds until each bomb is answered, the stream's tokens/s meanwhile over those before,
-its longest gap, and the memory of all processes.
+again and again for five seconds, each with 16 tokens of output at most; then an ordinary grammar behind 16 bombs at
+once; and at last `--unlike` requests with a schema of their own each. What is said: seconds until each bomb is
+answered, the stream's tokens/s meanwhile over those before, its longest gap, seconds until the ordinary grammar is
+answered, and the memory of all processes.
 """
 
 import argparse
@@ -19,11 +20,13 @@ from typing import Any
 
 import aiohttp
 from bench_serve import pss_bytes, server, wait_until_ready
-from bombs import bombs, unlike
+from bombs import bombs, multiples, unlike
 from family import family
 from record import record
 
 CALM_S = 5.0
+FLOOD = 16  # bombs at once
+HEAD_START_S = 0.05  # of these
 MOST = 16  # output tokens of a bomb that turns out to be none
 
 
@@ -60,6 +63,17 @@ async def send(session: aiohttp.ClientSession, url: str, fields: Mapping[str, An
     return time.perf_counter() - start_s, said
 
 
+async def behind_a_flood(session: aiohttp.ClientSession, url: str, repeat: int) -> tuple[float, float]:
+    """Seconds to the answer with an ordinary grammar: alone, and behind bombs that are all there at once."""
+    alone_s, _ = await send(session, url, unlike(-2 * repeat - 2))
+    bombs_of_repeat = (multiples(FLOOD * repeat + number) for number in range(FLOOD))
+    flood = [asyncio.create_task(send(session, url, fields)) for fields in bombs_of_repeat]
+    await asyncio.sleep(HEAD_START_S)
+    behind_s, _ = await send(session, url, unlike(-2 * repeat - 3))
+    await asyncio.gather(*flood)
+    return alone_s, behind_s
+
+
 def memory_mib(pid: int) -> float:
     return sum(map(pss_bytes, family(pid))) / 2**20
 
@@ -94,6 +108,10 @@ async def attack(url: str, pid: int, repeats: int, num_unlike: int) -> None:
             )
         samples = {"rate over before": rates, "longest gap": gaps_s}
         record("bombs", samples, unit="share, s", settings={"measure": "a stream beside them", "kind": "neighbour"})
+        waited_s = [await behind_a_flood(session, url, repeat) for repeat in range(repeats)]
+        samples = {"alone": [alone for alone, _ in waited_s], "behind": [behind for _, behind in waited_s]}
+        settings = {"measure": "an ordinary grammar", "kind": "flood", "bombs": FLOOD}
+        record("bombs", samples, unit="s", settings=settings)
         unlike_s = [(await send(session, url, unlike(number)))[0] for number in range(num_unlike)]
         memories.append(memory_mib(pid))
         listening.cancel()

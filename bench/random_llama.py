@@ -168,6 +168,10 @@ class RandomModel:
         self._body.run()
         self._head.run()
 
+    def run_body_timed(self) -> list[tuple[str, int]]:
+        """Replay the step without its head; name and nanoseconds of each op."""
+        return self._body.run_timed()
+
     def run_op_by_op(self) -> None:
         """The same step, each op called from Python."""
         self._body.run_op_by_op()

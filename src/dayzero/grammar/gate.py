@@ -26,7 +26,7 @@ class Gate:
     """Of one model.
 
     tokenizer     makes the text of it, as the tokenizers library writes it; called before the first grammar
-    quick_s       that a grammar may take in the quick lane; limit_s: in both
+    quick_s       that a grammar may take in the quick lane; limit_s, which is more: in both
     max_slow      grammars in the slow lane, those that wait included
     cache_bytes   of verdicts; the oldest in use give way
     """
