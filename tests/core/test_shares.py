@@ -6,8 +6,8 @@ from dayzero.core.shares import shares
 from dayzero.errors import ConfigError
 
 
-def divided(asked, total, weights=()):
-    return shares(asked, total, what="apples", hint="buy more", weights=weights)
+def divided(asked, total, weights=(), least=()):
+    return shares(asked, total, what="apples", hint="buy more", weights=weights, least=least)
 
 
 def test_who_says_nothing_shares_what_the_others_leave():
@@ -17,16 +17,21 @@ def test_who_says_nothing_shares_what_the_others_leave():
 
 
 def test_what_is_left_goes_by_weight():
-    assert divided([None, None], 90, weights=[1, 8]) == [10, 80]
-    assert divided([30, None, None], 90, weights=[100, 1, 2]) == [30, 20, 40]
+    assert divided([None, None], 92, weights=[1, 8]) == [11, 81]
+    assert divided([30, None, None], 92, weights=[100, 1, 2]) == [30, 21, 41]
+
+
+def test_each_gets_the_least_that_it_needs_before_the_rest_goes_by_weight():
+    assert divided([None, None], 256, weights=[8, 1], least=[32, 32]) == [202, 53]
+    assert divided([None, 100], 132, least=[32, 32]) == [32, 100]
 
 
 @pytest.mark.parametrize(
     ("asked", "total", "message"),
     [
         ([40, 30], 64, r"ask for 70 apples together \(the server has 64\)"),
-        ([64, None], 64, "ask for 64 apples together, which leaves 0 of 64"),
-        ([None, None, None], 2, "leaves 2 of 2"),
+        ([64, None], 64, "ask for 64 of 64 apples, and those that do not say need 1"),
+        ([None, None, None], 2, "ask for 0 of 2 apples, and those that do not say need 3"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_both_numbers(asked, total, message):

@@ -76,6 +76,11 @@ def test_an_encoder_has_the_step_and_the_context_that_are_asked_for() -> None:
     assert memory(asked, (), model_context=512, weight_bytes=0, machine=Machine(2, GIB)).max_context == 300
 
 
+def test_the_step_of_an_encoder_holds_a_text_of_each_endpoint() -> None:
+    endpoints = EndpointConfig(names=("short",), max_context=100), EndpointConfig(names=("long",))
+    assert for_encoder(config(endpoints=endpoints), 512).max_step_tokens == 612
+
+
 @pytest.mark.parametrize(
     ("values", "flag"),
     [

@@ -201,7 +201,7 @@ def test_places_that_nobody_asks_for_are_shared_and_no_more_are_given_than_there
     found = Endpoints.of(config, TWO)
     assert [endpoint.admission.limit for endpoint in found] == [100, 28]
     assert found.admission.limit == 128
-    with pytest.raises(ConfigError, match="100 requests in flight together, which leaves 0 of 100"):
+    with pytest.raises(ConfigError, match="100 of 100 requests in flight, and those that do not say need 1"):
         Endpoints.of(GatewayConfig(served_model_name="tiny", endpoints=asked, max_in_flight=100), TWO)
 
 

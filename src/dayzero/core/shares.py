@@ -5,23 +5,35 @@ from collections.abc import Sequence
 from dayzero.errors import ConfigError
 
 
-def shares(asked: Sequence[int | None], total: int, *, what: str, hint: str, weights: Sequence[int] = ()) -> list[int]:
+def shares(
+    asked: Sequence[int | None],
+    total: int,
+    *,
+    what: str,
+    hint: str,
+    weights: Sequence[int] = (),
+    least: Sequence[int] = (),
+) -> list[int]:
     """What each gets of `total`: as much as it asks for, and who does not say, a part of what those leave.
 
-    weights   in proportion to which that is divided; none: equally
-    Raises ConfigError if they ask for more than there is, or leave nothing for those that do not say.
+    least     what that is at least; none: 1
+    weights   in proportion to which the rest is divided; none: equally
+    Raises ConfigError if they ask for more than there is, or leave too little for those that do not say.
     """
     given = sum(part or 0 for part in asked)
-    silent = [number for number, part in enumerate(asked) if part is None]
     if given > total:
         raise ConfigError(f"the endpoints ask for {given} {what} together (the server has {total})", hint=hint)
-    left = total - given
+    silent = [number for number, part in enumerate(asked) if part is None]
+    least_of = {number: least[number] if least else 1 for number in silent}
     weight_of = {number: weights[number] if weights else 1 for number in silent}
-    whole = sum(weight_of.values())
-    found = [left * weight_of[number] // whole if part is None else part for number, part in enumerate(asked)]
-    if min(found) < 1:
+    left = total - given - sum(least_of.values())
+    if left < 0:
         raise ConfigError(
-            f"the endpoints ask for {given} {what} together, which leaves {left} of {total} for those that do not say",
+            f"the endpoints ask for {given} of {total} {what}, and those that do not say need {sum(least_of.values())}",
             hint=hint,
         )
-    return found
+    whole = sum(weight_of.values())
+    return [
+        least_of[number] + left * weight_of[number] // whole if part is None else part
+        for number, part in enumerate(asked)
+    ]

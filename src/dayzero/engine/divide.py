@@ -64,7 +64,8 @@ def divide(
 ) -> Division:
     """Divide what `config` has among its endpoints; without any, one has it all.
 
-    KV memory that no endpoint asks for goes to the others in proportion to what their requests could fill.
+    KV memory that no endpoint asks for goes to the others in proportion to what their requests could fill. Tokens of a
+    step go the other way: most to those of short contexts, so that long prompts leave the others' steps short.
     """
     free_bytes = free_beside(weight_bytes, machine)
     if not config.endpoints:
@@ -74,6 +75,7 @@ def divide(
     asked = config.endpoints
     for one in asked:
         _check_context(one, context)
+    contexts = [one.max_context or context for one in asked]
     requests = shares(
         [one.max_requests for one in asked],
         config.max_requests,
@@ -85,6 +87,8 @@ def divide(
         config.max_step_tokens,
         what="tokens of a step",
         hint="lower max_step_tokens, or raise --max-step-tokens",
+        least=requests if groups else contexts,  # an encoder's text is a part of one step
+        weights=[model_context // served for served in contexts],
     )
     for one, count, tokens in zip(asked, requests, step_tokens, strict=True):
         _check_step(one, count, tokens)
@@ -95,7 +99,7 @@ def divide(
         _kv_bytes(config, free_bytes),
         what="bytes of KV memory",
         hint="lower kv_memory, or raise --kv-memory",
-        weights=[count * (one.max_context or context) for one, count in zip(asked, requests, strict=True)],
+        weights=[count * served for count, served in zip(requests, contexts, strict=True)],
     )
     memories = tuple(
         memory(

@@ -43,7 +43,9 @@ def for_encoder(config: EngineConfig, model_context: int) -> EngineConfig:
     ):
         if value is not None:
             raise ConfigError(f"{flag} beside an encoder, which keeps no KV", hint="leave it out")
-    step_tokens = max(config.max_step_tokens, min(config.max_context or model_context, model_context))
+    context = min(config.max_context or model_context, model_context)
+    texts = [min(one.max_context or context, context) for one in config.endpoints] or [context]  # one of each
+    step_tokens = max(config.max_step_tokens, sum(texts))
     return msgspec.structs.replace(config, max_step_tokens=step_tokens, prefix_cache=False)
 
 
