@@ -24,8 +24,9 @@ from dayzero.gateway.admission import Admission
 from dayzero.gateway.config import GatewayConfig, Limits
 from dayzero.gateway.fields import GenerationFields
 from dayzero.gateway.metrics import Metrics
-from dayzero.gateway.openapi import ErrorBody
+from dayzero.gateway.openapi import OPERATIONS, ErrorBody
 from dayzero.gateway.views import chat, completions, messages, responses, tokens
+from dayzero.grammar.formats.registry import FORMATS
 from dayzero.wire.messages import Load
 from tests.gateway.stand import run_live, says, stand
 
@@ -82,8 +83,16 @@ def anchors(page: Path) -> set[str]:
 
 
 def commands(page: Path) -> list[list[str]]:
+    """The words of each command. Only what stands in single quotes goes on over lines."""
     joined = "".join(blocks(page, "sh")).replace("\\\n", " ")
-    return [words for line in joined.splitlines() if (words := shlex.split(line, comments=True))]
+    lines = re.findall(r"(?:#.*|'[^']*'|[^'\n])+", joined)
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def curls(page: Path) -> list[tuple[str, dict[str, object]]]:
+    """Path and body of each."""
+    lines = [words for words in commands(page) if words[0] == "curl"]
+    return [(re.sub(r"^[^/]*(//[^/]+)?", "", words[1]), json.loads(words[words.index("-d") + 1])) for words in lines]
 
 
 @cache
@@ -161,7 +170,7 @@ def test_the_decision_on_dependencies_names_each_of_them():
         assert re.search(rf"\b{name[0]}\b", page), name[0]
 
 
-@pytest.mark.parametrize("page", [README, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [README, API, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.stem)
 def test_every_command_line_is_one_that_works(page):
     targets = set(re.findall(r"^([\w-]+):", text_of(ROOT / "Makefile"), re.MULTILINE))
     for program, *arguments in commands(page):
@@ -208,11 +217,21 @@ def test_the_table_of_flags_is_that_of_serve():
             assert str(known[flag]) == literal[0], flag
 
 
-def test_the_curl_of_the_readme_is_answered():
-    (line,) = [words for words in commands(README) if words[0] == "curl"]
-    path = re.sub(r"^http://[^/]+", "", line[1])
-    reply = stand(strict=True).post(path, json.loads(line[line.index("-d") + 1]))
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [pytest.param(*curl, id=f"{page.stem}-{curl[0]}") for page in (README, API) for curl in curls(page)],
+)
+def test_a_curl_of_a_page_is_answered(path, body):
+    here = stand(says("hello"), tool_format=FORMATS["hermes"], strict=True)
+    reply = here.post(path, {**body, "model": "tiny"})
     assert reply.status_code == 200, reply.text
+
+
+def test_every_route_that_takes_a_body_has_an_example():
+    answering = {path for (_, path), operation in OPERATIONS.items() if operation.body and operation.answer}
+    in_python = {"/v1/messages/count_tokens": "messages.count_tokens(", "/v1/responses": "responses.create("}
+    assert {path for path, _ in curls(API)} | in_python.keys() == answering
+    assert all(call in "".join(blocks(API, "python")) for call in in_python.values())
 
 
 @pytest.mark.parametrize("page", [README, API], ids=lambda page: page.stem)
@@ -233,12 +252,6 @@ def test_the_endpoints_of_the_page_can_be_asked_for_and_all_keys_are_told():
     assert {f"{name}s" if name == "name" else name for name in told} - {"kv_memory"} == {
         name for name in EndpointConfig.__struct_fields__ if name != "kv_memory_bytes"
     }
-
-
-def test_the_curl_of_messages_is_answered():
-    (text,) = re.findall(r"curl localhost:8000(/v1/messages) .*?-d '(.*?)'", section(API, "Messages"), re.DOTALL)
-    reply = stand(strict=True).post(text[0], json.loads(text[1]))
-    assert reply.status_code == 200, reply.text
 
 
 def test_the_client_of_partial_json_assembles_the_document():
