@@ -5,9 +5,10 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import msgspec
 import pytest
 
@@ -56,6 +57,17 @@ def written(key: str) -> Iterator[str]:
     here = stand(answer, spec=spec, tool_format=FORMATS["hermes"], api_keys=(key,))
     with run_live(here) as (host, port):
         yield f"http://{host}:{port}"
+
+
+@pytest.fixture(scope="session")
+def embed(written: str, key: str) -> Callable[[list[str]], list[list[float]]]:
+    """Texts to vectors by that server without a client: plain JSON, and numbers in it."""
+
+    def post(texts: list[str]) -> list[list[float]]:
+        answer = httpx.post(f"{written}/v1/embeddings", json={"input": texts}, headers={"x-api-key": key})
+        return [one["embedding"] for one in answer.json()["data"]]
+
+    return post
 
 
 @pytest.fixture(scope="session")

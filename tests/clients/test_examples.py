@@ -17,11 +17,11 @@ DOCUMENT = '{"city": "Köln 🌧", "days": 3}'
 VALUE = "city='Köln 🌧' days=3"
 CALL = "Weather {'city': 'Köln 🌧', 'days': 3}"
 PRINTED = {
-    "OpenAI": [VALUE, "hello there"],
+    "OpenAI": [VALUE, "hello there", "2 vectors of 8 numbers"],
     "Anthropic": ["hello there 12"],
     "Instructor": [VALUE],
-    "LiteLLM": ["hello there"],
-    "LangChain": ["hello there", VALUE, CALL],
+    "LiteLLM": ["hello there", "1 vector of 8 numbers"],
+    "LangChain": ["hello there", VALUE, CALL, "2 vectors"],
     "llm": ["hello there", DOCUMENT],
 }
 
@@ -50,9 +50,9 @@ def test_every_section_with_python_has_its_output_here() -> None:
 
 
 @pytest.mark.parametrize("heading", sorted(PRINTED.keys() - {"llm"}))
-def test_an_example_in_python_prints_this(written: str, key: str, heading: str) -> None:
-    (code,) = blocks(heading, "python")
-    assert printed_by("-c", here(code, written, key)) == PRINTED[heading]
+def test_the_examples_in_python_print_this(written: str, key: str, heading: str) -> None:
+    codes = blocks(heading, "python")
+    assert [line for code in codes for line in printed_by("-c", here(code, written, key))] == PRINTED[heading]
 
 
 def test_the_commands_of_llm_print_this(

@@ -1,6 +1,7 @@
-"""LangChain's ChatOpenAI, over chat completions and over responses."""
+"""LangChain's ChatOpenAI, over chat completions and over responses, and its OpenAIEmbeddings."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ pytest.importorskip("langchain_openai", reason="the clients have an environment 
 import openai
 import pydantic
 from langchain_core.messages import HumanMessage, ToolMessage
-from langchain_openai import ChatOpenAI
+from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 
 pytestmark = pytest.mark.filterwarnings("default")
 
@@ -74,6 +75,14 @@ def test_the_asynchronous_model(model: ChatOpenAI) -> None:
         return "".join([chunk.text async for chunk in model.astream("hi")])
 
     assert asyncio.run(scenario()) == "hello there"
+
+
+def test_embeddings_are_those_of_the_texts(
+    written: str, key: str, embed: Callable[[list[str]], list[list[float]]]
+) -> None:
+    texts = ["hi", "Köln 🌧"]
+    model = OpenAIEmbeddings(model="tiny", base_url=f"{written}/v1", api_key=key, check_embedding_ctx_length=False)
+    assert model.embed_documents(texts) == [model.embed_query(text) for text in texts] == embed(texts)
 
 
 @pytest.mark.model

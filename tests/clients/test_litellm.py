@@ -1,7 +1,8 @@
-"""LiteLLM, by all three APIs that it can speak to a server of its user's own."""
+"""LiteLLM, by all APIs that it can speak to a server of its user's own."""
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -81,6 +82,15 @@ def test_structured_output(written: str, key: str) -> None:
 def test_responses(written: str, key: str) -> None:
     answer = litellm.responses(model="openai/tiny", api_base=f"{written}/v1", api_key=key, input="hi")
     assert answer.output[-1].content[0].text == "hello there"
+
+
+def test_embeddings_are_those_of_the_texts(
+    written: str, key: str, embed: Callable[[list[str]], list[list[float]]]
+) -> None:
+    texts = ["hi", "Köln 🌧"]
+    answer = litellm.embedding(model="openai/tiny", api_base=f"{written}/v1", api_key=key, input=texts)
+    assert [one["embedding"] for one in answer.data] == embed(texts)
+    assert answer.usage.prompt_tokens == len("".join(texts).encode())
 
 
 @pytest.mark.parametrize("provider", ["openai", "anthropic"])
