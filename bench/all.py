@@ -45,6 +45,7 @@ LONG: Mapping[str, Sequence[str]] = {
     "grammar": ("bench/bench_grammar.py",),
     "silence": ("bench/bench_silence.py",),
     "endpoints": ("bench/bench_endpoints.py",),
+    "embeddings": ("bench/bench_embeddings.py",),
     "cross-check": ("-m", "bench.peers.cross_check"),
     "peers-smollm2-135m": ("-m", "bench.peers.run", "--checkpoint", "smollm2-135m"),
     "peers-llama-1b": ("-m", "bench.peers.run", "--checkpoint", "llama-1b"),

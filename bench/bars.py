@@ -248,6 +248,9 @@ def _beside_ourselves(lines: Sequence[Line]) -> Iterator[Row]:
     yield from _answers(lines)
     yield from _grammars(lines)
     yield from _endpoints(lines)
+    for dtype in ("bfloat16", "float32"):
+        title = f"all-MiniLM-L6-v2 in {dtype}, texts/s over transformers"
+        yield _paired(title, Bar(), of(lines, "embeddings"), f"dayzero {dtype}", f"transformers {dtype}")
 
 
 def _answers(lines: Sequence[Line]) -> Iterator[Row]:
@@ -267,8 +270,9 @@ def _grammars(lines: Sequence[Line]) -> Iterator[Row]:
     """What they cost who asks for them, and everybody else."""
     step = of(lines, "gap", requests=1, precision="as-stored")
     yield _mask(of(lines, "grammar", library="dayzero", measure="mask"), step)
-    title = "135M, 32 requests with a schema each, over free ones"
-    yield _paired(title, Bar(at_least=0.9), of(lines, "structured"), "bound", "free")
+    for name, what in (("bound", "known before"), ("bound by new ones", "never seen")):
+        title = f"135M, 32 requests with a schema each, {what}, over free ones"
+        yield _paired(title, Bar(at_least=0.9), of(lines, "structured"), name, "free")
     longest = {line["settings"]["measure"]: line["samples"]["longest"] for line in of(lines, "bombs", kind="bomb")}
     title, bar = "grammar bombs, the longest until it is refused or stopped, s", Bar(at_most=2)
     worst = max(longest, key=lambda name: max(longest[name]), default="")

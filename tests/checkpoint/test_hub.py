@@ -112,6 +112,15 @@ def test_only_what_a_model_is_made_of_is_fetched(server: FakeHubServer, hub: Hub
     assert max(done) == ("org/name", total, total)
 
 
+def test_how_embeddings_are_pooled_is_fetched_with_the_model(server: FakeHubServer, hub: Hub) -> None:
+    wanted = {"config.json", "model.safetensors", "modules.json", "sentence_bert_config.json", "1_Pooling/config.json"}
+    unwanted = {"onnx/model.onnx", "openvino/config.json", "2_Dense/model.safetensors"}
+    server.files = {name: name.encode() for name in wanted | unwanted}
+    folder = hub.fetch("org/name", offline=False, progress=_ignore)
+    assert set(server.served) == wanted
+    assert (folder / "1_Pooling" / "config.json").is_file()
+
+
 def test_what_was_fetched_once_is_found_offline(server: FakeHubServer, hub: Hub, tmp_path: Path) -> None:
     server.files = {"config.json": b"{}", "model.safetensors": b"w"}
     folder = hub.fetch("org/name", offline=False, progress=_ignore)

@@ -12,11 +12,12 @@ PREFIX = "sentence_transformers.models."
 
 def write(folder: Path, *steps: str, **modes: Any) -> Path:
     """A folder with these steps, and what its pooling says."""
-    (folder / "modules.json").write_text(
-        json.dumps([{"idx": i, "type": PREFIX + step} for i, step in enumerate(steps)])
-    )
-    (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 8, **modes}))
+    said = [{"idx": i, "type": PREFIX + step, "path": f"{i}_{step}" if i else ""} for i, step in enumerate(steps)]
+    (folder / "modules.json").write_text(json.dumps(said))
+    for i, step in enumerate(steps):
+        if step == "Pooling":
+            (folder / f"{i}_Pooling").mkdir()
+            (folder / f"{i}_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 8, **modes}))
     return folder
 
 
@@ -37,6 +38,22 @@ def test_a_folder_that_says_nothing_has_no_pooling_and_no_length(tmp_path: Path)
 def test_the_mode_that_is_on_is_the_pooling(tmp_path: Path, mode: str, pooling: str) -> None:
     modes = {"pooling_mode_max_tokens": False, mode: True}
     assert read_pooling(write(tmp_path, "Transformer", "Pooling", "Normalize", **modes)) == pooling
+
+
+def test_the_pooling_is_that_of_the_folder_that_the_step_names(tmp_path: Path) -> None:
+    steps = ("Transformer", "Normalize", "Pooling")
+    assert read_pooling(write(tmp_path, *steps, pooling_mode_lasttoken=True)) == "last"
+
+
+def test_steps_without_a_pooling_say_nothing_of_it(tmp_path: Path) -> None:
+    assert read_pooling(write(tmp_path, "Transformer")) is None
+
+
+@pytest.mark.parametrize("path", ["", "..", "/etc", "a/../..", "1_Pooling/../../x", "nowhere"])
+def test_a_pooling_that_is_not_in_the_folder_is_refused(tmp_path: Path, path: str) -> None:
+    (tmp_path / "modules.json").write_text(json.dumps([{"type": f"{PREFIX}Pooling", "path": path}]))
+    with pytest.raises(CheckpointError):
+        read_pooling(tmp_path)
 
 
 @pytest.mark.parametrize(

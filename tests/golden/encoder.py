@@ -20,7 +20,10 @@ def write(folder: Path) -> Path:
     tokenizer["post_processor"] = {"type": "BertProcessing", "cls": ["[CLS]", 2], "sep": ["[SEP]", 3]}
     files = {
         "tokenizer.json": tokenizer,
-        "modules.json": [{"type": f"sentence_transformers.models.{step}"} for step in ("Transformer", "Pooling")],
+        "modules.json": [
+            {"type": "sentence_transformers.models.Transformer", "path": ""},
+            {"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"},
+        ],
         "1_Pooling/config.json": {"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False},
         "sentence_bert_config.json": {"max_seq_length": MAX_TOKENS, "do_lower_case": False},
     }

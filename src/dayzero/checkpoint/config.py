@@ -6,7 +6,8 @@ num_attention_heads, num_key_value_heads, head_dim, rms_norm_eps, rope_theta, ro
 max_position_embeddings, tie_word_embeddings, attention_bias, mlp_bias, hidden_act, sliding_window (None: no layer has
 one). gemma3 adds layer_types (`sliding_attention` or `full_attention` for each layer), rope_local_base_freq (the
 sliding layers' base) and query_pre_attn_scalar. bert has layer_norm_eps, type_vocab_size, position_embedding_type and
-is_decoder instead of what is said of RMS norms, rotation and biases.
+is_decoder instead of what is said of RMS norms, rotation and biases. A folder of sentence-transformers adds
+max_seq_length.
 
 A family that is not known keeps its config as it is: the models' registry refuses it, with the list of those it has.
 """

@@ -1,7 +1,7 @@
 """Files of a Hugging Face hub repository, in the user's own hub cache.
 
 Only what a model is made of is fetched: weights as safetensors or one GGUF file, JSON and templates, from the top of
-the repository. Never pickles, never code. Every failure says what to do about it.
+the repository, and how its embeddings are pooled. Never pickles, never code. Every failure says what to do about it.
 """
 
 import errno
@@ -21,8 +21,9 @@ Progress = Callable[[str, int, int], None]  # what is fetched, bytes done, bytes
 _PATTERNS = (
     "config.json", "generation_config.json", "model.safetensors", "model.safetensors.index.json", "model-*.safetensors",
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja", "chat_template.json",
+    "modules.json", "sentence_bert_config.json", "*_Pooling/config.json",
 )  # fmt: skip
-_SUBFOLDERS = "*/*"
+_SUBFOLDERS = "*/*.safetensors"  # of other precisions and parts; a star matches a slash, too
 
 
 class Hub:

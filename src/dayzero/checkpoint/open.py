@@ -112,7 +112,8 @@ def _open_folder(folder: Path) -> Checkpoint:
         )
     raw = read_json_object(folder / "config.json")
     config = canonical(raw, folder / "config.json")
-    config["max_seq_length"] = read_max_tokens(folder)
+    if (max_tokens := read_max_tokens(folder)) is not None:
+        config["max_seq_length"] = max_tokens
     packing = read_packing(raw, folder / "config.json")
     files = read_folder(folder)
     tensors = assemble(_gather(files, raw), packing, config)

@@ -1,12 +1,13 @@
 """What a folder of sentence-transformers says about embeddings: how they are pooled, and the longest text.
 
     modules.json                 the steps: a model, a pooling, a normalisation
-    1_Pooling/config.json        which hidden states count
+    1_Pooling/config.json        which hidden states count; the steps say in which folder
     sentence_bert_config.json    how many tokens a text may have
 
 All embeddings get unit length, whether the folder normalises or not: their direction is the same.
 """
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -16,7 +17,7 @@ from dayzero.core.pooling import Pooling
 from dayzero.errors import CheckpointError, UnsupportedModel
 
 _MODULES = "modules.json"
-_POOLING = "1_Pooling/config.json"
+_PLAIN_FOLDER = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LENGTH = "sentence_bert_config.json"
 _KNOWN_STEPS = ("Transformer", "Pooling", "Normalize")
 _MODES: dict[str, Pooling] = {
@@ -28,25 +29,36 @@ _MODES: dict[str, Pooling] = {
 
 
 class _Step(msgspec.Struct):
-    """A step by the name of its class."""
+    """A step by the name of its class, and its folder."""
 
     type: str
+    path: str = ""
+
+    @property
+    def kind(self) -> str:
+        return self.type.rpartition(".")[2]
 
 
 def read_pooling(folder: Path) -> Pooling | None:
     """None: the folder does not say. Raises UnsupportedModel for steps that would make other vectors of it."""
     if not (folder / _MODULES).is_file():
         return None
-    for step in _steps(folder / _MODULES):
-        kind = step.type.rpartition(".")[2]
-        if kind not in _KNOWN_STEPS:
-            raise UnsupportedModel(
-                f"step of an embedding not supported: {kind}", hint=f"known: {', '.join(_KNOWN_STEPS)}"
-            )
-    if not (folder / _POOLING).is_file():
-        return None
-    config = read_json_object(folder / _POOLING)
-    modes = [key for key, value in config.items() if key.startswith("pooling_mode_") and value is True]
+    steps = _steps(folder / _MODULES)
+    for step in steps:
+        if step.kind not in _KNOWN_STEPS:
+            known = ", ".join(_KNOWN_STEPS)
+            raise UnsupportedModel(f"step of an embedding not supported: {step.kind}", hint=f"known: {known}")
+    poolings = [step for step in steps if step.kind == "Pooling"]
+    if len(poolings) > 1:
+        raise UnsupportedModel("more than one pooling of an embedding")
+    return _pooling(folder, poolings[0].path) if poolings else None
+
+
+def _pooling(folder: Path, path: str) -> Pooling:
+    file = folder / path / "config.json"
+    if not _PLAIN_FOLDER.fullmatch(path):
+        raise CheckpointError(f"malformed path in {folder / _MODULES}: {path[:64]}")
+    modes = [key for key, value in read_json_object(file).items() if key.startswith("pooling_mode_") and value is True]
     if len(modes) != 1 or modes[0] not in _MODES:
         raise UnsupportedModel(
             f"pooling not supported: {', '.join(modes) or 'none'}", hint=f"known: one of {', '.join(_MODES)}"

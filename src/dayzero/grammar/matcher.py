@@ -19,8 +19,9 @@ _PLACE = re.compile(r"(at )?\d+\(\d+\): ")
 _QUOTE = re.compile(r"\s+\d* *[|^]|\s*$")
 _MAX_REASON_CHARS = 300
 _COMPILED_BYTES = 32 * 2**20
-# What a compiled grammar takes, roughly: one by itself, and for each character of it. Small schemas take 120 KiB.
-_BYTES_EACH, _BYTES_PER_CHAR = 120 * 2**10, 150
+# What a compiled grammar takes, roughly, once it was followed: one by itself, and for each character of it. Of the
+# public schemas (docs/quality.md) small ones take 115 KiB, those of 26,000 characters 1 MiB.
+_BYTES_EACH, _BYTES_PER_CHAR = 120 * 2**10, 50
 _NO_START = "the grammar allows no output, or needs more work than a request may take"
 
 Mask = NDArray[np.int32]

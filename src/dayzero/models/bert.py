@@ -3,8 +3,8 @@
 x = norm(x + attention(x));  x = norm(x + down(gelu(up(x))))
 
 An encoder: it keeps no KV, and what it makes of a text is the hidden states of its tokens. All tokens are of the first
-type. Sums and norms are in float32, and only what goes into products is rounded to the model's dtype: with all of it
-rounded, the least cosine of MiniLM's embeddings with those in float32 is below 0.9999 (tests/golden/test_encoders.py).
+type. Products, attention and gelu are in the model's dtype, the sums between them and the norms in float32: with these
+in bfloat16 too, the least cosine of MiniLM's embeddings with those in float32 was below 0.9999 (docs/decisions/0022).
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from dayzero.models.step import Hidden, KVLayers, Step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BertShape:
-    """E `hidden_size`, F `intermediate_size`, V `vocab_size`; `max_context` as its users are told, P rows as stored."""
+    """E `hidden_size`, F `intermediate_size`, V `vocab_size`, P `num_positions`, of which `max_context` are served."""
 
     num_layers: int
     hidden_size: int
@@ -85,7 +85,7 @@ def parse(config: Config) -> BertShape:
         intermediate_size=config["intermediate_size"],
         heads=HeadLayout(heads, heads, config["head_dim"], is_causal=False),
         vocab_size=config["vocab_size"],
-        max_context=min(positions, config.get("max_seq_length") or positions),
+        max_context=min(positions, config.get("max_seq_length", positions)),
         num_positions=positions,
         num_types=config["type_vocab_size"],
         norm_eps=config["layer_norm_eps"],
