@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -35,12 +36,11 @@ def main() -> None:
     folder = args.model or next((path.parent for path in sorted(CACHE.rglob("modules.json"))), None)
     if folder is None:
         sys.exit(f"error: no all-MiniLM-L6-v2 in {CACHE}")
-    tokens: list[list[int]] = []
+    llms = {dtype: LLM(str(folder), dtype=dtype) for dtype in ("bfloat16", "float32")}
+    tokens = [tokens_of(llms["float32"], row.turns[0]) for row in read_rows("mtbench.jsonl.gz", Question)]
     ways: dict[str, Embed] = {}
-    for dtype in ("bfloat16", "float32"):
-        llm = LLM(str(folder), dtype=dtype)
-        tokens = tokens or [texts_of(llm, row.turns[0]) for row in read_rows("mtbench.jsonl.gz", Question)]
-        ways[f"dayzero {dtype}"] = lambda llm=llm: llm.embed(prompt_token_ids=tokens, pooling="mean")
+    for dtype, llm in llms.items():
+        ways[f"dayzero {dtype}"] = partial(llm.embed, prompt_token_ids=tokens, pooling="mean")
         ways[f"transformers {dtype}"] = theirs(folder, getattr(torch, dtype), tokens)
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     samples: dict[str, list[float]] = {name: [] for name in ways}
@@ -55,7 +55,7 @@ def main() -> None:
     record("embeddings", samples, unit="texts/s", settings=settings)
 
 
-def texts_of(llm: LLM, text: str) -> list[int]:
+def tokens_of(llm: LLM, text: str) -> list[int]:
     """Of a text, as the encoder was trained on it, cut before its last token."""
     tokens = llm.tokenizer.encode_text(text)
     return tokens if len(tokens) <= llm.spec.max_context else [*tokens[: llm.spec.max_context - 1], tokens[-1]]

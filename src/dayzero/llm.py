@@ -114,7 +114,7 @@ class Result:
     cached_tokens: int = 0
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Running:
     """A request on its way, and what came of it that nobody has read."""
 
@@ -122,10 +122,11 @@ class _Running:
     events: deque[TokenEvent] = field(default_factory=deque)
 
 
-@dataclass(slots=True, kw_only=True)
-class _Choice(_Running):
-    """One that generates."""
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """A request that generates, and what becomes of its events."""
 
+    running: _Running
     stream: ChoiceStream
 
 
@@ -171,12 +172,14 @@ class LLM:
         **options: Unpack[SamplingOptions],
     ) -> list[Result]:
         """Complete each prompt. Results come in the order of the prompts, the `n` choices of one side by side."""
+        self._check_generates()
         return self._finish([self._encode(p) for p in _prompts(prompts, prompt_token_ids)], _fields(options))
 
     def chat(
         self, messages: Messages, *, tools: Messages | None = None, **options: Unpack[SamplingOptions]
     ) -> list[Result]:
         """Answer a conversation: one result for each of the `n` choices."""
+        self._check_generates()
         return self._finish([self._encode_chat(messages, tools)], _fields(options))
 
     def embed(
@@ -201,7 +204,7 @@ class LLM:
         inputs = [encode(one) if isinstance(one, str) else _token_ids(one) for one in given]
         for tokens in inputs:
             check_input(tokens, self.spec, self.spec.max_context)
-        running = [_Running(submit=self._submit(tokens, EMBEDS, pooling=how)) for tokens in inputs]
+        running = [_Running(self._submit(tokens, EMBEDS, pooling=how)) for tokens in inputs]
         try:
             self._enter(*running)
             return [list(numbers(shortened(self._embedding(one), size))) for one in running]
@@ -210,17 +213,18 @@ class LLM:
 
     def stream(self, prompt: Prompt | Messages, **options: Unpack[SamplingOptions]) -> Iterator[Delta]:
         """Yield the text of one choice as it comes. Leaving the iterator early ends the request."""
+        self._check_generates()
         tokens = self._encode_chat(prompt, None) if _is_chat(prompt) else self._encode(prompt)  # type: ignore[arg-type]
         fields = _fields(options)
-        running = self._prepared(tokens, fields, self._constraint(fields), choice=0)
+        choice = self._prepared(tokens, fields, self._constraint(fields), number=0)
         try:
-            self._enter(running)
-            while not running.stream.is_finished:
-                delta = running.stream.push(self._next_event(running))
+            self._enter(choice.running)
+            while not choice.stream.is_finished:
+                delta = choice.stream.push(self._next_event(choice.running))
                 if delta is not None:
                     yield delta
         finally:
-            self._leave(running)
+            self._leave(choice.running)
 
     def _encode(self, prompt: Prompt) -> list[int]:
         return self.tokenizer.encode_prompt(prompt) if isinstance(prompt, str) else _token_ids(prompt)
@@ -233,14 +237,15 @@ class LLM:
         return encode_chat(self.tokenizer, self._template, conversation(messages, tools=tools))
 
     def _finish(self, prompts: Sequence[list[int]], fields: "_Fields") -> list[Result]:
-        choices = terms_of(fields, Limits()).num_choices
+        num_choices = terms_of(fields, Limits()).num_choices
         bound = self._constraint(fields)
-        running = [
-            self._prepared(prompt, fields, bound, choice=choice) for prompt in prompts for choice in range(choices)
+        choices = [
+            self._prepared(prompt, fields, bound, number=number) for prompt in prompts for number in range(num_choices)
         ]
+        running = [choice.running for choice in choices]
         try:
             self._enter(*running)
-            return [self._result(one) for one in running]
+            return [self._result(choice) for choice in choices]
         finally:
             self._leave(*running)
 
@@ -260,9 +265,11 @@ class LLM:
         self._checker.check(bound.grammar, structured.param)
         return bound
 
-    def _prepared(self, prompt: list[int], fields: "_Fields", bound: Constraint | None, *, choice: int) -> _Choice:
+    def _check_generates(self) -> None:
         if self.spec.is_encoder:
-            raise RequestError("this model makes embeddings, not text", param="prompts", hint="use embed")
+            raise RequestError("this model makes embeddings, not text", hint="use embed")
+
+    def _prepared(self, prompt: list[int], fields: "_Fields", bound: Constraint | None, *, number: int) -> _Choice:
         check_prompt(prompt, self.spec.vocab_size)
         terms = terms_of(fields, Limits())
         max_tokens = resolve_max_tokens(
@@ -284,8 +291,8 @@ class LLM:
         if bound is not None:
             constraint.check(bound, params, self.spec.vocab_size)
         return _Choice(
-            submit=self._submit(prompt, params, choice=choice, bound=bound),
-            stream=ChoiceStream(choice, self.tokenizer, StreamRules(stops=terms.stops)),
+            _Running(self._submit(prompt, params, choice=number, bound=bound)),
+            ChoiceStream(number, self.tokenizer, StreamRules(stops=terms.stops)),
         )
 
     def _submit(
@@ -342,31 +349,31 @@ class LLM:
             raise failure_of(event)
         return event.embedding
 
-    def _result(self, running: _Choice) -> Result:
+    def _result(self, choice: _Choice) -> Result:
         texts: list[str] = []
         token_ids: list[int] = []
         logprobs: list[Logprob] = []
         prompt_logprobs: list[Logprob | None] | None = None
         finish = ""
-        while not running.stream.is_finished:
-            event = self._next_event(running)
-            delta = running.stream.push(event)
+        while not choice.stream.is_finished:
+            event = self._next_event(choice.running)
+            delta = choice.stream.push(event)
             token_ids += event.tokens
             logprobs += event.logprobs or []
             prompt_logprobs = event.prompt_logprobs or prompt_logprobs
             if delta is not None:
                 texts.append(delta.text)
                 finish = delta.finish or finish
-        kept = running.stream.num_tokens  # a stop string may have ended it before the event's last token
+        kept = choice.stream.num_tokens  # a stop string may have ended it before the event's last token
         return Result(
             text="".join(texts),
             token_ids=token_ids[:kept],
-            prompt_token_ids=running.submit.prompt,
+            prompt_token_ids=choice.running.submit.prompt,
             finish_reason=finish,
-            choice=running.stream.index,
+            choice=choice.stream.index,
             logprobs=logprobs[:kept] or None,
             prompt_logprobs=prompt_logprobs,
-            cached_tokens=running.stream.cached_tokens,
+            cached_tokens=choice.stream.cached_tokens,
         )
 
     def _leave(self, *leaving: _Running) -> None:

@@ -38,7 +38,8 @@ def test_a_bos_that_the_tokenizer_does_not_name_comes_from_the_config(folder: Pa
 
 
 def _template(token: str) -> dict[str, Any]:
-    return {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": token}}, {"Sequence": {"id": "A"}}]}
+    single = [{"SpecialToken": {"id": token}}, {"Sequence": {"id": "A"}}]
+    return {"type": "TemplateProcessing", "single": single, "special_tokens": {token: {"id": token, "ids": [1]}}}
 
 
 @pytest.mark.parametrize(
@@ -106,6 +107,7 @@ BERT = {"type": "BertProcessing", "cls": ["<s>", 1], "sep": ["</s>", 2]}
 AROUND = {
     "type": "TemplateProcessing",
     "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}, {"SpecialToken": {"id": "</s>"}}],
+    "special_tokens": {"<s>": {"id": "<s>", "ids": [1]}, "</s>": {"id": "</s>", "ids": [2]}},
 }
 
 

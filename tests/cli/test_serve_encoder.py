@@ -102,6 +102,8 @@ def test_text_is_refused_and_embeddings_are_named_instead(server: Server, llm: L
     [
         (("chat",), "makes embeddings, not text"),
         (("serve", "--port", "0", "--kv-memory", "1"), "--kv-memory beside an encoder"),
+        (("serve", "--port", "0", "--tool-format", "hermes"), "--tool-format beside an encoder"),
+        (("serve", "--port", "0", "--store-responses"), "--store-responses beside an encoder"),
         (("serve", "--port", "0", "--kernels", "native"), "native kernels attend to what came before"),
         (("serve", "--port", "0", "--max-context", "65"), "max-context too large: 65"),
     ],

@@ -21,6 +21,7 @@ from dayzero.models.loader import load
 from dayzero.models.registry import family_of
 from dayzero.models.step import Step
 from dayzero.workshop.bench.workloads.dataset import Question, read_rows
+from tests.golden import encoder
 from tests.golden.test_logits import ALLOWED, relative_error
 from tests.golden.tiny import ENCODERS, VOCAB_SIZE, save
 
@@ -80,6 +81,17 @@ def test_bfloat16_hidden_states_stay_near_those_of_float32(name, tmp_path):
     model = save(ENCODERS[name], tmp_path)
     for ours, text in zip(hidden(tmp_path, torch.bfloat16, TEXTS), TEXTS, strict=True):
         assert relative_error(ours, theirs(model, text)) <= 0.1
+
+
+@pytest.mark.parametrize("pooling", ["cls", "mean", "last"])
+def test_vectors_of_a_tiny_encoder_point_where_those_of_transformers_do(pooling, tmp_path):
+    llm = LLM(str(encoder.write(tmp_path)), dtype="float32")
+    model = AutoModel.from_pretrained(tmp_path, dtype=torch.float32).eval()
+    texts = [text[: encoder.MAX_TOKENS] for text in TEXTS]
+    for ours, text in zip(llm.embed(prompt_token_ids=texts, pooling=pooling), texts, strict=True):
+        states = theirs(model, text)
+        expected = {"cls": states[0], "mean": states.mean(0), "last": states[-1]}[pooling]
+        assert torch.cosine_similarity(torch.tensor(ours), expected, dim=0) >= 0.9999
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, TypeGuard
+from typing import Annotated, Any
 
 import msgspec
 
@@ -34,6 +34,36 @@ class _TokenizerFile(msgspec.Struct):
     post_processor: Any = None
 
 
+_Token = tuple[str, Annotated[int, msgspec.Meta(ge=0, lt=MAX_TOKEN_ID)]]
+
+
+class _BertProcessing(msgspec.Struct):
+    cls: _Token
+    sep: _Token
+
+
+class _Special(msgspec.Struct):
+    id: str
+
+
+class _Part(msgspec.Struct):
+    """Of a template: a special token, or the text."""
+
+    special: _Special | None = msgspec.field(default=None, name="SpecialToken")
+
+
+class _Ids(msgspec.Struct):
+    ids: list[Annotated[int, msgspec.Meta(ge=0, lt=MAX_TOKEN_ID)]] = []
+
+
+class _TemplateProcessing(msgspec.Struct):
+    single: Annotated[list[_Part], msgspec.Meta(min_length=1)]
+    special_tokens: dict[str, _Ids] = {}
+
+
+_NO_TOKEN = _Ids()
+
+
 def read_tokenizer(folder: Path, config: dict[str, Any]) -> TokenizerSource:
     """config: the folder's config.json, for a BOS id that the tokenizer's own files do not name."""
     if not (folder / _JSON).is_file():
@@ -51,15 +81,15 @@ def read_tokenizer(folder: Path, config: dict[str, Any]) -> TokenizerSource:
     bos = _id_of(bos_token, settings, parsed)
     if bos is None:
         bos = min(token_ids(config, "bos_token_id", folder / "config.json"), default=None)
-    if bos is None:  # an encoder names none
-        bos_token, bos = first, _id_of(first, settings, parsed)
+    if bos is None and first is not None:  # an encoder names none
+        bos_token, bos = first
     return TokenizerSource(
         vocabulary=TokenizerJson(json=text),
         chat_template=_chat_template(folder, settings),
-        add_bos=bos is not None and _adds_bos(settings, first, bos_token),
+        add_bos=bos is not None and _adds_bos(settings, first and first[0], bos_token),
         bos_token_id=bos,
         named_tokens=named,
-        after_text=tuple(index for token in after if (index := _id_of(token, settings, parsed)) is not None),
+        after_text=after,
     )
 
 
@@ -120,32 +150,32 @@ def _adds_bos(settings: dict[str, Any], first: str | None, bos: str | None) -> b
     return said if isinstance(said, bool) else first is not None and first == bos
 
 
-def _around(processor: object) -> tuple[str | None, tuple[str, ...]]:
-    """The token that a post-processor puts before a text, and those behind it."""
+def _around(processor: object) -> tuple[_Token | None, tuple[int, ...]]:
+    """The token that a post-processor puts first, and the ids behind a text."""
     steps = [processor]
     if isinstance(processor, dict) and isinstance(processor.get("processors"), list):
         steps = processor["processors"]
-    for step in filter(_is_object, steps):
-        single = step.get("single")
-        if isinstance(single, list) and single and all(map(_is_object, single)):
-            tokens = [
-                part["SpecialToken"].get("id") if _is_object(part.get("SpecialToken")) else None for part in single
-            ]
-            text = tokens.index(None) if None in tokens else len(tokens)
-            return tokens[0], tuple(filter(None, tokens[text:]))
-        if step.get("type") in ("BertProcessing", "RobertaProcessing"):
-            first, last = (_named(step.get(key)) for key in ("cls", "sep"))
-            return first, () if last is None else (last,)
+    for step in steps:
+        try:
+            if isinstance(step, dict) and step.get("type") in ("BertProcessing", "RobertaProcessing"):
+                found = msgspec.convert(step, _BertProcessing)
+                return found.cls, (found.sep[1],)
+            if isinstance(step, dict) and step.get("single"):
+                return _in_template(msgspec.convert(step, _TemplateProcessing))
+        except msgspec.ValidationError:  # the library says what is wrong with it
+            continue
     return None, ()
 
 
-def _is_object(value: object) -> TypeGuard[dict[str, Any]]:
-    return isinstance(value, dict)
-
-
-def _named(pair: object) -> str | None:
-    """The text of a token that is written as [text, id]."""
-    return pair[0] if isinstance(pair, list) and pair and isinstance(pair[0], str) else None
+def _in_template(found: _TemplateProcessing) -> tuple[_Token | None, tuple[int, ...]]:
+    ids = [
+        None if part.special is None else found.special_tokens.get(part.special.id, _NO_TOKEN).ids
+        for part in found.single
+    ]
+    text = ids.index(None) if None in ids else len(ids)
+    first, name = ids[0], found.single[0].special
+    begins = (name.id, first[0]) if first and name is not None else None
+    return begins, tuple(index for each in ids[text:] if each is not None for index in each)
 
 
 def _chat_template(folder: Path, settings: dict[str, Any]) -> str | None:

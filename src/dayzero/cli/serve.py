@@ -114,7 +114,14 @@ def serve(
         checkpoint = open_checkpoint(path)
         source = template or checkpoint.tokenizer.chat_template
         written = chosen_format(tool_format, source or "")
-        _run(_serve(engine, checkpoint, source, written, gateway_config, listener))
+        of_text = {
+            "--chat-template": chat_template is not None,
+            "--tool-format": tool_format != "auto",
+            "--collapse-guard": collapse_guard != "retry",
+            "--store-responses": store_responses,
+        }
+        given = [flag for flag, is_given in of_text.items() if is_given]
+        _run(_serve(engine, checkpoint, source, written, gateway_config, listener, of_text=given))
     finally:
         engine.close()
 
@@ -133,12 +140,17 @@ async def _serve(
     tool_format: "Format | None",
     config: "GatewayConfig",
     listener: socket.socket,
+    *,
+    of_text: Sequence[str],
 ) -> None:
+    """of_text: flags that were given and that an encoder has no use of"""
     from dayzero.gateway.app import create_app
     from dayzero.gateway.server import serve as serve_http
 
     replica, tokenizer, renderer = await _start(engine, checkpoint, template)
     try:
+        if replica.spec.is_encoder and of_text:
+            raise ConfigError(f"{of_text[0]} beside an encoder, which makes no text", hint="leave it out")
         naming, fault = await _naming(renderer, tool_format)
         gateway = create_app(
             config, replica, tokenizer, renderer=naming, defaults=checkpoint.generation, tool_format=tool_format

@@ -3,6 +3,7 @@
 Knows nothing of tensors. What comes out is frozen into the EngineSpec and printed.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -88,12 +89,12 @@ def divide(
         what="tokens of a step",
         hint="lower max_step_tokens, or raise --max-step-tokens",
         least=requests if groups else contexts,  # an encoder's text is a part of one step
-        weights=[model_context // served for served in contexts],
+        weights=[math.lcm(*contexts) // served for served in contexts],
     )
-    for one, count, tokens in zip(asked, requests, step_tokens, strict=True):
+    for one, count, tokens, served in zip(asked, requests, step_tokens, contexts, strict=True):
         _check_step(one, count, tokens)
         if not groups:
-            _check_span(one, one.max_context or context, tokens)
+            _check_span(one, served, tokens)
     kv_bytes = shares(
         [one.kv_memory_bytes for one in asked],
         _kv_bytes(config, free_bytes),

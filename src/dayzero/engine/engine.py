@@ -116,9 +116,9 @@ class Engine:
         return None
 
     def _check_output(self, submit: Submit) -> None:
-        if submit.pooling is None and self._spec.is_encoder:
-            raise RequestError("this model makes embeddings, not text")
         if submit.pooling is None:
+            if self._spec.is_encoder:
+                raise RequestError("this model makes embeddings, not text")
             sampling.check(submit.params, self._spec.vocab_size)
             if submit.constraint is not None:
                 constraint.check(submit.constraint, submit.params, self._spec.vocab_size)

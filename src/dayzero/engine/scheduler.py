@@ -338,6 +338,8 @@ class Scheduler:
 
     def _admit(self, request: Request, hit_keys: Sequence[BlockKey], plan: _Plan) -> bool:
         """Let the waiting request run, at the expense of those of worse priority if need be; False: not now."""
+        if self.limits.whole_spans and request.num_tokens > plan.budget:
+            return False
         tables = self._find_room(request, hit_keys)
         while tables is None:
             if not self._running or self._running[-1].priority <= request.priority:
@@ -346,8 +348,7 @@ class Scheduler:
             tables = self._find_room(request, hit_keys)
         start = len(hit_keys) * self._cache.block_size
         length = self._span_length(request, start, plan)
-        is_short = self.limits.whole_spans and length < request.num_tokens
-        if is_short or not self._cache.extend(tables, start, start + length):
+        if not self._cache.extend(tables, start, start + length):
             self._cache.release(tables)
             return False
         self._unqueue(self._waiting, request)

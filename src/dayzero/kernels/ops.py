@@ -25,8 +25,7 @@ def _op(reference_op: Callable[..., Any], float32: float, bfloat16: float) -> Op
 
 
 _OF_BOTH = (_op(reference.linear, 1e-5, 1e-2), _op(reference.embedding, 0.0, 0.0))
-DECODER_OPS = (
-    *_OF_BOTH,
+_OF_DECODERS = (
     _op(reference.rms_norm, 1e-5, 1e-2),
     _op(reference.rotary_at, 0.0, 0.0),
     _op(reference.rope_and_write_kv, 1e-5, 1e-2),
@@ -34,10 +33,11 @@ DECODER_OPS = (
     _op(reference.silu_mul, 1e-5, 1e-2),
     _op(reference.gelu_mul, 1e-5, 1e-2),
 )
-ENCODER_OPS = (
-    *_OF_BOTH,
+_OF_ENCODERS = (
     _op(reference.layer_norm, 1e-5, 1e-2),
     _op(reference.gelu, 1e-5, 1e-2),
     _op(reference.span_attention, 1e-5, 2e-2),
 )
-OPS = (*DECODER_OPS, *ENCODER_OPS[len(_OF_BOTH) :])
+DECODER_OPS = _OF_BOTH + _OF_DECODERS
+ENCODER_OPS = _OF_BOTH + _OF_ENCODERS
+OPS = _OF_BOTH + _OF_DECODERS + _OF_ENCODERS

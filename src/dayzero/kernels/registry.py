@@ -28,7 +28,7 @@ class AttentionPlan(Protocol):
 class Kernels:
     """The chosen function of every op; passed to the model, which calls nothing else.
 
-    choices   of the ops that a model of this kind calls, and why
+    choices   of the ops that a model of this kind calls, and why; of references, all
     heights   that were probed, by the end of loading: part of the numerics
     """
 
@@ -53,7 +53,7 @@ def select(dtype: torch.dtype, heads: HeadLayout) -> Kernels:
     """Choose for this machine. Probes: the private operators of oneDNN, and the least tile of attention."""
     can_pack = dtype is torch.bfloat16 and onednn.packing_works()
     linear = onednn.Linear(dtype, packed=can_pack)
-    min_rows = onednn.probe_min_rows(heads, dtype)
+    min_rows = onednn.probe_min_rows(heads, dtype) if heads.is_causal else onednn.TILE_ROWS
     attention = onednn.Attention(heads, dtype, min_rows=min_rows)
     if can_pack:
         why_linear = "weights packed for oneDNN, calls of probed heights"
@@ -79,7 +79,7 @@ def select(dtype: torch.dtype, heads: HeadLayout) -> Kernels:
 
     def heights() -> dict[str, str]:
         probed = {f"{k}x{n}": ",".join(map(str, h.allowed)) for (k, n), h in sorted(linear.heights.items())}
-        return probed | {"attention": f"{min_rows}-{onednn.TILE_ROWS}"}
+        return probed | ({"attention": f"{min_rows}-{onednn.TILE_ROWS}"} if heads.is_causal else {})
 
     return Kernels(
         prepare_linear=linear.prepare,

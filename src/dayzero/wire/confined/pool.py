@@ -58,7 +58,7 @@ class Confined:
                 self._root = await self._started()
 
     async def child(self) -> "Child":
-        """A new one. Raises CannotLoad."""
+        """A new one. Raises what `start` does."""
         await self.start()
         assert self._root is not None
         return await self._root.child()
@@ -76,19 +76,17 @@ class Confined:
 
     async def _started(self) -> "_Root":
         root = await _Root.spawn(self._module)
-        is_loaded = False
         try:
             loader = await root.child()
             try:
                 self._loaded(await loader.ask(self._load, _START_LIMIT_S))
             finally:
                 loader.leave()
-            is_loaded = True
-        except (TimeoutError, Gone) as error:
-            raise CannotLoad from error
-        finally:
-            if not is_loaded:
-                await root.close()
+        except BaseException as error:
+            await root.close()
+            if isinstance(error, TimeoutError | Gone):
+                raise CannotLoad from error
+            raise
         return root
 
 
@@ -108,15 +106,12 @@ class Pool:
         """
         async with self._free:
             child = self._idle_one() or await self._confined.child()
-            is_sound = False
             try:
                 answer = await child.ask(job, self._limit_s)
-                is_sound = True
-            finally:
-                if is_sound:
-                    self._idle.append(child)
-                else:
-                    child.kill()
+            except BaseException:
+                child.kill()
+                raise
+            self._idle.append(child)
             return answer
 
     def _idle_one(self) -> "Child | None":
@@ -185,7 +180,7 @@ class _Root:
         environment = {name: os.environ[name] for name in ("PYTHONPATH", "LD_LIBRARY_PATH") if name in os.environ}
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        with theirs:
+        try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-P",
@@ -196,6 +191,11 @@ class _Root:
                 stderr=asyncio.subprocess.DEVNULL,  # a traceback there would quote prompts
                 env=environment,
             )
+        except BaseException:
+            ours.close()  # whatever was started finds no orders, and ends
+            raise
+        finally:
+            theirs.close()
         return cls(process, ours)
 
     @property
@@ -207,13 +207,14 @@ class _Root:
         number = next(self._numbers)
         ours, theirs = socket.socketpair()
         with theirs:
+            answers, jobs = await asyncio.open_unix_connection(sock=ours)
+            child = Child(ours, jobs, answers, lambda: self._kill(number))
             try:
                 socket.send_fds(self._control, [ORDER.pack(FORK, number)], [theirs.fileno()])
             except OSError as error:
-                ours.close()
+                child.leave()
                 raise CannotLoad from error
-        answers, jobs = await asyncio.open_unix_connection(sock=ours)
-        child = self._children[number] = Child(ours, jobs, answers, lambda: self._kill(number))
+        self._children[number] = child
         return child
 
     async def close(self) -> None:
@@ -235,7 +236,7 @@ class _Root:
 
 
 def _is_open(channel: socket.socket) -> bool:
-    """Whether the other end is, and is silent. Asked of the system, since the loop learns of it a little later."""
+    """Whether the other end is. Asked of the system, since the loop learns of it a little later."""
     try:
         channel.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
     except BlockingIOError:
