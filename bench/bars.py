@@ -285,8 +285,9 @@ def _grammars(lines: Sequence[Line]) -> Iterator[Row]:
         break
     else:
         yield Row(title, Bar(at_most=1.1), None)
-    title = "grammar bombs, a neighbour's tokens/s meanwhile over before"
-    yield _alone(title, Bar(), of(lines, "bombs", kind="neighbour"), "rate over before", beside=("longest gap",))
+    title = "a neighbour's tokens/s beside grammar bombs over beside ordinary grammars"
+    beside = ("over alone", "longest gap")
+    yield _alone(title, Bar(), of(lines, "bombs", kind="neighbour"), "over ordinary ones", beside=beside)
     title = "an answer with an ordinary grammar behind 16 bombs at once, s"
     yield _alone(title, Bar(), of(lines, "bombs", kind="flood"), "behind", beside=("alone",))
 

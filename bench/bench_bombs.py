@@ -2,11 +2,11 @@
 
     python bench/bench_bombs.py [--repeats 3] [--unlike 500]
 
-Starts a server of the embedded model with its defaults. One stream goes on throughout; beside it all bombs are sent,
-again and again for five seconds, each with 16 tokens of output at most; then an ordinary grammar behind 16 bombs at
-once; and at last `--unlike` requests with a schema of their own each. What is said: seconds until each bomb is
-answered, the stream's tokens/s meanwhile over those before, its longest gap, seconds until the ordinary grammar is
-answered, and the memory of all processes.
+Starts a server of the embedded model with its defaults. One stream goes on throughout; beside it ordinary grammars are
+sent, one after the other for five seconds, then all bombs, again and again as long, each with 16 tokens of output at
+most; then an ordinary grammar behind 16 bombs at once; and at last `--unlike` requests with a schema of their own each.
+What is said: seconds until a bomb is answered; the stream's tokens/s beside bombs over those beside ordinary grammars
+and over those alone, and its longest gap; seconds until the ordinary grammar is answered; the memory of all processes.
 """
 
 import argparse
@@ -86,17 +86,23 @@ async def attack(url: str, pid: int, repeats: int, num_unlike: int) -> None:
         await asyncio.sleep(CALM_S)
         seconds: dict[str, list[float]] = {}
         said: dict[str, str] = {}
-        rates, gaps_s, memories = [], [], [memory_mib(pid)]
+        over_ordinary, over_alone, gaps_s, memories = [], [], [], [memory_mib(pid)]
+        ordinary = itertools.count(num_unlike)
         for _ in range(repeats):
             calm_s = time.perf_counter()
             await asyncio.sleep(CALM_S)
+            company_s = time.perf_counter()
+            while time.perf_counter() - company_s < CALM_S:
+                await send(session, url, unlike(next(ordinary)))
             start_s = time.perf_counter()
             while (end_s := time.perf_counter()) - start_s < CALM_S:
                 for name, fields in bombs().items():
                     took_s, said[name] = await send(session, url, fields)
                     seconds.setdefault(name, []).append(took_s)
-            before, during = neighbour.between(calm_s, start_s), neighbour.between(start_s, end_s)
-            rates.append(len(during) / (end_s - start_s) / (len(before) / (start_s - calm_s)))
+            during = neighbour.between(start_s, end_s)
+            rate = len(during) / (end_s - start_s)
+            over_ordinary.append(rate / (len(neighbour.between(company_s, start_s)) / (start_s - company_s)))
+            over_alone.append(rate / (len(neighbour.between(calm_s, company_s)) / (company_s - calm_s)))
             gaps_s.append(max(during))
             memories.append(memory_mib(pid))
         for name, took_s in seconds.items():
@@ -106,7 +112,7 @@ async def attack(url: str, pid: int, repeats: int, num_unlike: int) -> None:
                 unit="s",
                 settings={"measure": name, "kind": "bomb", "answer": said[name]},
             )
-        samples = {"rate over before": rates, "longest gap": gaps_s}
+        samples = {"over ordinary ones": over_ordinary, "over alone": over_alone, "longest gap": gaps_s}
         record("bombs", samples, unit="share, s", settings={"measure": "a stream beside them", "kind": "neighbour"})
         waited_s = [await behind_a_flood(session, url, repeat) for repeat in range(repeats)]
         samples = {"alone": [alone for alone, _ in waited_s], "behind": [behind for _, behind in waited_s]}

@@ -38,8 +38,9 @@ FAULT = Broken(FinishReason.ERROR, "the grammar could not be followed")
 class Binding:
     """One request's constraint. The loop reads it when `is_ready`, and tells it of tokens; the rest is a thread's.
 
-    allowed   mask of the next token; None: all are
-    broken    why the request cannot go on; None: it can
+    allowed    mask of the next token; None: all are
+    broken     why the request cannot go on; None: it can
+    is_ready   what was last begun is done
     """
 
     def __init__(self, constraint: Constraint, binder: "Binder") -> None:
@@ -51,27 +52,23 @@ class Binding:
         self._matcher: Matcher | None = None
         self._num_slow = 0
         self._is_dropped = False
-        self._ready = threading.Event()
+        self.is_ready = False
         self._spoil()
 
-    @property
-    def is_ready(self) -> bool:
-        return self._ready.is_set()
-
     def wait(self, timeout_s: float) -> bool:
-        return self._ready.wait(timeout_s)
+        return self.is_ready or self._binder.wait_for(lambda: self.is_ready, timeout_s)
 
     def advance(self, tokens: Sequence[int]) -> None:
         """The output has gained these. Where none of them switches a grammar on, that is no work for a thread."""
         if self._matcher is None and self._after_tokens.isdisjoint(tokens):
             return
-        self._ready.clear()
+        self.is_ready = False
         self._spoil()
-        self._binder.follow(lambda: self._do(lambda: self._follow(tokens)))
+        self._binder.follow(lambda: self._do(self._follow, tokens))
 
     def begin(self, committed: Sequence[int]) -> None:
         """Build the grammar, and follow what was already delivered."""
-        self._binder.build(lambda: self._do(lambda: self._begin(committed)))
+        self._binder.build(lambda: self._do(self._begin, committed))
 
     def drop(self) -> None:
         """The request has ended: what is still to be done for it is not."""
@@ -85,15 +82,15 @@ class Binding:
                 self.allowed.fill(0)
             self.allowed = self._binder.nothing()
 
-    def _do(self, job: Callable[[], None]) -> None:
+    def _do(self, job: Callable[[Sequence[int]], None], tokens: Sequence[int]) -> None:
         """One job, on a thread. Whatever goes wrong ends this request only."""
         try:
             if not self._is_dropped:
-                job()
+                job(tokens)
         except BaseException:  # noqa: BLE001 - a library's, whose panics are no Exception and whose messages quote outputs
             self.broken = FAULT
         finally:
-            self._ready.set()
+            self.is_ready = True
 
     def _begin(self, committed: Sequence[int]) -> None:
         if self._constraint.grammar and not self._constraint.after_tokens:
@@ -144,6 +141,7 @@ class Binder:
         self._builder = ThreadPoolExecutor(1, thread_name_prefix="grammar-build")
         self._follower = ThreadPoolExecutor(1, thread_name_prefix="grammar-follow")
         self._follows: deque[Callable[[], None]] = deque()
+        self._done = threading.Condition()  # notified when a thread has done all there was
         self._table: TokenTable | None = None
         self._tokenizer: str | None = None
 
@@ -167,8 +165,17 @@ class Binder:
             self._table = TokenTable(self._tokenizer, self._vocab_size, self._eos_token_ids)
         return self._table
 
+    def wait_for(self, is_over: Callable[[], bool], timeout_s: float) -> bool:
+        """Whether something that a thread brings about is over, by then at the latest."""
+        with self._done:
+            return self._done.wait_for(is_over, timeout_s)
+
     def build(self, job: Callable[[], None]) -> None:
-        self._builder.submit(job)
+        self._builder.submit(self._build, job)
+
+    def _build(self, job: Callable[[], None]) -> None:
+        job()
+        self._tell()
 
     def follow(self, job: Callable[[], None]) -> None:
         """In the order of calls. A step's jobs come one after the other: all but the first find the thread at work."""
@@ -180,6 +187,11 @@ class Binder:
         while self._follows:
             self._follows[0]()
             self._follows.popleft()  # only now: who calls meanwhile sees that the thread is at work
+        self._tell()
+
+    def _tell(self) -> None:
+        with self._done:
+            self._done.notify_all()
 
     def nothing(self) -> Mask:
         """A mask of no token."""

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import llguidance as lg
-import llguidance.numpy as lnp
 import numpy as np
 from numpy.typing import NDArray
 
@@ -85,8 +84,7 @@ class Matcher:
 
     def __init__(self, matcher: Any, vocab_size: int) -> None:
         self._matcher = matcher
-        self._vocab_size = vocab_size
-        self._rows = lnp.allocate_token_bitmask(1, vocab_size)
+        self._num_words = -(-vocab_size // 32)
 
     @property
     def is_broken(self) -> bool:
@@ -104,14 +102,14 @@ class Matcher:
         return bool(self._matcher.is_accepting())
 
     def mask(self) -> Mask:
-        """Which tokens may come next, [ceil(V / 32)]: bit i % 32 of word i // 32 for token i. A copy."""
-        lnp.fill_next_token_bitmask(self._matcher, self._rows, 0)
-        mask: Mask = self._rows[0, : -(-self._vocab_size // 32)].copy()
+        """Which tokens may come next, [ceil(V / 32)]: bit i % 32 of word i // 32 for token i."""
+        mask = np.empty(self._num_words, dtype=np.int32)
+        self._matcher.unsafe_compute_mask_ptr(mask.ctypes.data, mask.nbytes)  # as lnp does, without a copy
         return mask
 
     def take(self, tokens: Sequence[int]) -> bool:
         """Go on behind these tokens; False, and broken from then on, if the grammar forbids one of them."""
-        return all(self._matcher.consume_token(token) for token in tokens)
+        return all(map(self._matcher.consume_token, tokens))
 
     def rollback(self, count: int) -> None:
         """Forget the last tokens."""
