@@ -236,6 +236,21 @@ BUGS = [
         reasoning="I need the weather.",
         starts_in_reasoning=True,
     ),
+    *(
+        Bug(
+            number=26,
+            about=f"a section in the singular, {about}",
+            format=KIMI,
+            output=before + written(KIMI, [KOELN, PING]).replace("calls_section", "call_section") + after,
+            calls=[KOELN, PING],
+            text=after,
+            reasoning=before.removeprefix("<think>").removesuffix("</think>"),
+        )
+        for about, before, after in (
+            ("within thoughts", "<think>I need the weather.", ""),
+            ("behind thoughts, then text", "<think>I need the weather.</think>", "Done."),
+        )
+    ),
     calls_of(29, MISTRAL, KOELN, PING),
     Bug(
         number=29,

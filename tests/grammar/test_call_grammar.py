@@ -4,7 +4,7 @@ from collections.abc import Sequence
 import pytest
 
 from dayzero.errors import RequestError
-from dayzero.grammar.call_grammar import AnswerGrammar, CallGrammar, grammar_for
+from dayzero.grammar.call_grammar import AnswerGrammar, CallGrammar, binding_triggers, grammar_for
 from dayzero.grammar.format import Format
 from dayzero.grammar.formats.gemma4 import GEMMA4
 from dayzero.grammar.formats.pythonic import PYTHONIC
@@ -186,6 +186,14 @@ def test_a_call_among_text_is_bound(prose: Format, vocabulary: BytesVocabulary) 
         for text in ("", "Hello. "):
             output = text + written(prose, [call], triggered=bool(text))
             assert not vocabulary.accepts(source, output), output
+
+
+def test_calls_among_text_may_begin_with_any_trigger(prose: Format, vocabulary: BytesVocabulary) -> None:
+    source = grammar_of(prose, vocabulary).text_and_calls(starts_in_reasoning=False)
+    for trigger in binding_triggers(prose):
+        output = f"Hello. {trigger}" + written(prose, ONE[0], triggered=True).removeprefix(prose.triggers[0])
+        assert vocabulary.accepts(source, output), trigger
+        assert calls_in(read(prose, output)) == ONE[0]
 
 
 def test_a_broken_call_among_text_is_cut_off(prose: Format, vocabulary: BytesVocabulary) -> None:

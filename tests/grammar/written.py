@@ -35,10 +35,10 @@ def written(format: Format, calls: Sequence[Call], *, triggered: bool = False) -
             return f"{trigger}[{', '.join(_envelope(call, key) for call in calls)}]{end}"
         case BareEnvelopes(arguments_key=key):
             return trigger + "; ".join(_envelope(call, key) for call in calls)
-        case Named(section_end=section_end) as named:
+        case Named(section_ends=section_ends) as named:
             bodies = [_named(named, call, index) for index, call in enumerate(calls)]
-            if section_end:
-                return f"{trigger}{''.join(bodies)}{section_end}"
+            if section_ends:
+                return f"{trigger}{''.join(bodies)}{section_ends[0]}"
             return "".join(trigger + body for body in bodies)
         case Tagged(section_end=section_end) as tagged:
             end = f"\n{section_end}" if section_end else ""

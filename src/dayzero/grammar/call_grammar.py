@@ -98,7 +98,7 @@ class CallGrammar:
     def rest(self) -> str:
         """What follows a trigger, up to the end of what it began."""
         lark = Lark(self._token_ids)
-        return lark.source(self._section(lark, self._trigger))
+        return lark.source(self._section(lark, is_triggered=bool(self._triggers)))
 
     def calls(self, *, starts_in_reasoning: bool) -> str:
         """An answer that is calls, at least one, and before them nothing but what the model thinks."""
@@ -119,32 +119,29 @@ class CallGrammar:
     def text_and_calls(self, *, starts_in_reasoning: bool) -> str:
         """Any answer, in which calls are as they should be."""
         lark = Lark(self._token_ids)
-        section = lark.rule(self._section(lark, self._trigger))
+        section = lark.rule(self._section(lark, is_triggered=bool(self._triggers)))
         go_on = f"({self._text_and_trigger(lark)} {section})* {lark.text(marks=self._format.triggers)}"
         begun = lark.rule(f"{section} {go_on if self._parallel else NOTHING}")
         answers = [lark.text(besides=self._format.bare, marks=self._format.triggers)]
-        if self._trigger:
+        if self._triggers:
             answers.append(f"{self._text_and_trigger(lark, besides=self._format.bare)} {begun}")
         if self._format.bare:
-            answers.append(f"WS? {self._section(lark, '')}")
+            answers.append(f"WS? {self._section(lark, is_triggered=False)}")
         answer = lark.any_of(answers)
         return lark.source(self._after_thoughts(lark, answer, begun, starts_in_reasoning=starts_in_reasoning))
 
     def _calls(self, lark: Lark) -> tuple[str, str]:
         """An answer of calls, and what follows what it begins with."""
-        begun = lark.rule(self._section(lark, self._begin))
-        if self._parallel and self._begin and not _holds_several(self._shape):
-            begun = lark.rule(f"{begun} (WS? {lark.literal(self._begin)} {begun})*")
-        return lark.rule(f"{lark.literal(self._begin)} {begun}"), begun
+        triggers = () if self._format.bare else self._triggers  # without any, they begin with themselves
+        begin = lark.any_of([lark.literal(trigger) for trigger in triggers]) if triggers else ""
+        begun = lark.rule(self._section(lark, is_triggered=bool(triggers)))
+        if self._parallel and begin and not _holds_several(self._shape):
+            begun = lark.rule(f"{begun} (WS? {begin} {begun})*")
+        return lark.rule(f"{begin} {begun}"), begun
 
     @property
-    def _trigger(self) -> str:
-        return next(iter(binding_triggers(self._format)), "")
-
-    @property
-    def _begin(self) -> str:
-        """What an answer of calls begins with; "": they begin with themselves."""
-        return "" if self._format.bare else self._trigger
+    def _triggers(self) -> tuple[str, ...]:
+        return binding_triggers(self._format)
 
     def _after_thoughts(self, lark: Lark, answer: str, begun: str, *, starts_in_reasoning: bool) -> str:
         """The answer, behind the reasoning that it may have. `begun`: what follows a trigger that may end it."""
@@ -154,17 +151,18 @@ class CallGrammar:
         closes = self._format.closes_reasoning and bool(begun)
         not_yet = self._format.triggers if closes else ()
         thoughts = [f"{lark.text_until(end, marks=not_yet)} WS? {answer}"]
-        if closes and self._trigger:
+        if closes and self._triggers:
             thoughts.append(f"{self._text_and_trigger(lark)} {begun}")
         thought = lark.any_of(thoughts)
         return thought if starts_in_reasoning else f"{answer} | {lark.literal(begin)} {thought}"
 
     def _text_and_trigger(self, lark: Lark, *, besides: str = "") -> str:
-        return lark.text_until(self._trigger, marks=self._format.triggers, besides=besides)
+        marks = self._format.triggers
+        return lark.any_of([lark.text_until(trigger, marks=marks, besides=besides) for trigger in self._triggers])
 
-    def _section(self, lark: Lark, trigger: str) -> str:
-        """All that follows a trigger; "": that is all of an answer."""
-        return _section(self._shape, lark, self._tools, self._parallel, is_triggered=bool(trigger))
+    def _section(self, lark: Lark, *, is_triggered: bool) -> str:
+        """All that follows a trigger, or all of an answer."""
+        return _section(self._shape, lark, self._tools, self._parallel, is_triggered=is_triggered)
 
 
 def binding_triggers(format: Format) -> tuple[str, ...]:  # noqa: A002
@@ -176,7 +174,7 @@ def binding_triggers(format: Format) -> tuple[str, ...]:  # noqa: A002
 def _holds_several(shape: Shape) -> bool:
     """Whether one trigger begins all calls of an answer."""
     return isinstance(shape, EnvelopedList | BareEnvelopes | Pythonic) or (
-        isinstance(shape, Named) and bool(shape.section_end)
+        isinstance(shape, Named) and bool(shape.section_ends)
     )
 
 
@@ -239,9 +237,10 @@ def _named(shape: Named, lark: Lark, tools: Sequence[Tool], parallel: bool) -> s
     any_call = " ".join(
         part for part in (lark.literal(shape.begin), lark.any_of(bodies), lark.literal(shape.end)) if part
     )
-    if not shape.section_end:
+    if not shape.section_ends:
         return any_call
-    return f"WS? {_several(lark.rule(any_call), '', parallel)} WS? {lark.literal(shape.section_end)}"
+    end = lark.any_of([lark.literal(one) for one in shape.section_ends])
+    return f"WS? {_several(lark.rule(any_call), '', parallel)} WS? {end}"
 
 
 def _tagged(shape: Tagged, lark: Lark, tools: Sequence[Tool], parallel: bool) -> str:

@@ -115,19 +115,28 @@ def _shape(table: Table) -> Any:
         raise _Wrong("shape.kind", "missing or unknown", f"use one of {', '.join(SHAPES)}")
     made = {"tags": _tags(_section(table, "tags", "shape"))} if kind == "tagged" else {}
     shape = _record(SHAPES[kind], {key: value for key, value in table.items() if key != "kind"}, "shape", made)
-    if isinstance(shape, Named | Tagged) and shape.section_end and not shape.begin:
-        raise _Wrong("shape.begin", "missing", "with section_end, calls need something that begins each")
     if isinstance(shape, Named):
         _check_named(shape)
+    if isinstance(shape, Tagged) and shape.section_end:
+        _check_begin(shape)
     return shape
 
 
 def _check_named(shape: Named) -> None:
     if not _HEAD.fullmatch(shape.head):
         raise _Wrong("shape.head", "not a pattern of a name", "write {name} once, and perhaps {index} behind it")
-    if any(not one for one in (*shape.separators, *(shape.fences or ()))):
-        raise _Wrong("shape.separators" if "" in shape.separators else "shape.fences", "an empty string", "remove it")
-    _apart("shape", ("begin, section_end", [mark for mark in (shape.begin, shape.section_end) if mark]))
+    for key in ("separators", "fences", "section_ends"):
+        if any(not one for one in getattr(shape, key) or ()):
+            raise _Wrong(f"shape.{key}", "an empty string", "remove it")
+    if shape.section_ends:
+        _check_begin(shape)
+        _apart("shape", ("begin, section_ends", [shape.begin, *shape.section_ends]))
+
+
+def _check_begin(shape: Named | Tagged) -> None:
+    """Where what ends a section may come instead of another call."""
+    if not shape.begin:
+        raise _Wrong("shape.begin", "missing", "calls of a section need something that begins each")
 
 
 def _tags(table: Table) -> Tags:

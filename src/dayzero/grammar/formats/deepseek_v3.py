@@ -20,7 +20,7 @@ DEEPSEEK_V3 = Format(
         begin="<｜tool▁call▁begin｜>",
         fences=("```json", "```"),
         end="<｜tool▁call▁end｜>",
-        section_end="<｜tool▁calls▁end｜>",
+        section_ends=("<｜tool▁calls▁end｜>",),
         head="function<｜tool▁sep｜>{name}\n",
     ),
     reasoning=("<think>", "</think>"),

@@ -12,7 +12,7 @@ DEEPSEEK_V31 = Format(
         begin="<｜tool▁call▁begin｜>",
         separators=("<｜tool▁sep｜>",),
         end="<｜tool▁call▁end｜>",
-        section_end="<｜tool▁calls▁end｜>",
+        section_ends=("<｜tool▁calls▁end｜>",),
     ),
     triggers=("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"),
     reasoning=("<think>", "</think>"),

@@ -31,7 +31,7 @@ class Named:
     separators    between name and arguments, any one of them; without any, the brace itself ends the name
     fences        around the object, which may be missing
     end           after each call; "": nothing
-    section_end   after the last one; "": a call is alone
+    section_ends  after the last one, any one of them; without any, a call is alone
     head          what stands between, {name} in it, and perhaps {index}, the number of calls before it; what is around
                   the name may be missing
     """
@@ -40,22 +40,22 @@ class Named:
     separators: tuple[str, ...] = ()
     fences: tuple[str, str] | None = None
     end: str = ""
-    section_end: str = ""
+    section_ends: tuple[str, ...] = ()
     head: str = "{name}"
 
     @property
     def marks(self) -> tuple[str, ...]:
-        return tuple(mark for mark in (self.begin, *self.separators, self.end, self.section_end) if mark)
+        return tuple(mark for mark in (self.begin, *self.separators, self.end, *self.section_ends) if mark)
 
     def read(self, window: Window, trigger: str, tools: Mapping[str, Tool]) -> Reader:  # noqa: ARG002
         begins = not self.begin or trigger == self.begin
         while True:
             if not begins:
                 yield from spaces(window)
-                if (yield from literal(window, self.begin, self.section_end)) == self.section_end:
+                if (yield from literal(window, self.begin, *self.section_ends)) != self.begin:
                     return
             yield from self._call(window)
-            if not self.section_end:
+            if not self.section_ends:
                 return
             begins = False
 
