@@ -103,6 +103,15 @@ def test_a_banned_token_is_never_drawn(grammar: str) -> None:
         assert b"a" not in text
 
 
+def test_bans_alone_need_no_tokenizer_and_keep_nobody_waiting() -> None:
+    made = engine(knows_tokenizer=False)
+    made.submit(submit(1, Constraint(banned=(*range(255), *range(256, 260)))))
+    for _ in range(3):  # a token a step: there is nothing that it could sit out a step for
+        report = made.step()
+        assert report is not None
+        assert [event.tokens for event in report.events] == [[255]]
+
+
 def test_a_grammar_that_wants_a_banned_token_is_the_clients_fault() -> None:
     said = run(engine(), submit(1, Constraint(grammar='start: "xay"', banned=(ord("a"),))))
     assert said[1][1] is FinishReason.GRAMMAR

@@ -37,11 +37,62 @@ def accepted(stand: Stand, *texts: str) -> list[bool]:
     return found
 
 
-def test_a_request_that_wants_nothing_is_bound_by_nothing() -> None:
+def test_a_request_that_wants_nothing_is_bound_by_no_grammar() -> None:
     one = hermes()
     assert one.chat().status_code == 200
     assert one.complete().status_code == 200
-    assert [submit.constraint for submit in one.replica.submits] == [None, None]
+    assert [submit.constraint for submit in one.replica.submits] == [None, None]  # no marker is a token here
+
+
+RESULT = [
+    {"role": "user", "content": "How warm is it?"},
+    {
+        "role": "assistant",
+        "tool_calls": [{"id": "1", "type": "function", "function": {"name": "w", "arguments": "{}"}}],
+    },
+    {"role": "tool", "tool_call_id": "1", "content": "7"},
+]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", {"messages": RESULT}),
+        ("/v1/chat/completions", {"messages": RESULT, "tools": [WEATHER]}),
+        ("/v1/chat/completions", {"messages": RESULT[:1], "collapse_guard": "off"}),
+        ("/v1/messages", {"messages": RESULT[:1], "max_tokens": 9}),
+        ("/v1/responses", {"input": "How warm is it?"}),
+    ],
+)
+def test_no_answer_invents_a_tools_result_or_a_turn_of_others_with_tools_or_without(
+    path: str, body: dict[str, Any]
+) -> None:
+    one = stand(says("It is 7."), tool_format=FORMATS["hermes"], words=("<tool_response>",))
+    assert one.post(path, body).status_code == 200
+    constraint = one.replica.submits[-1].constraint
+    assert constraint is not None
+    assert constraint.banned == (259,)
+    assert not constraint.grammar
+
+
+def test_a_raw_completion_is_not_bound() -> None:
+    one = stand(tool_format=FORMATS["hermes"], words=("<tool_response>",))
+    assert one.complete().status_code == 200
+    assert one.replica.submits[-1].constraint is None
+
+
+def test_a_marker_that_is_no_token_of_the_model_is_not_banned() -> None:
+    beyond = ("<a>", "<tool_response>")  # the second is 260, which the model's output does not reach
+    one = stand(tool_format=FORMATS["hermes"], words=beyond)
+    assert one.chat().status_code == 200
+    assert one.chat(tools=[WEATHER]).status_code == 200
+    assert [submit.constraint.banned for submit in one.replica.submits if submit.constraint is not None] == [()]
+
+
+def test_a_request_that_wants_nothing_may_write_what_begins_a_call() -> None:
+    one = stand(tool_format=FORMATS["hermes"], words=("<tool_call>",))
+    assert one.chat().status_code == 200
+    assert one.replica.submits[-1].constraint is None
 
 
 @pytest.mark.parametrize("ask", [Stand.chat, Stand.complete])

@@ -7,7 +7,8 @@ scheduler, so that nothing a request carries can raise into the loop.
 import math
 
 from dayzero.clock import Clock
-from dayzero.core import constraint, sampling
+from dayzero.core import constraint as rules
+from dayzero.core import sampling
 from dayzero.core.events import FinishReason, RequestId, TokenEvent
 from dayzero.core.spec import EngineSpec
 from dayzero.engine.batch import Runner
@@ -45,7 +46,7 @@ class Engine:
         return bool(self._events) or self._endpoints.has_work
 
     def learn(self, tokenizer: str) -> None:
-        """The tokenizer, as its library writes it: before the first request with a constraint."""
+        """The tokenizer, as its library writes it: before the first request with a grammar."""
         self._binder.learn(tokenizer)
 
     def submit(self, submit: Submit) -> None:
@@ -72,12 +73,15 @@ class Engine:
         if finish is not None:
             self._events.append(TokenEvent(request.id, [], finish))
             return
-        if submit.constraint is not None:
+        constraint = submit.constraint
+        if constraint is not None and constraint.grammar:
             try:
-                request.binding = self._binder.bind(submit.constraint, submit.committed)
+                request.binding = self._binder.bind(constraint, submit.committed)
             except RequestError as refused:
                 self._events.append(TokenEvent(request.id, [], FinishReason.ERROR, error=refused.message))
                 return
+        elif constraint is not None and constraint.banned:
+            request.mask = self._binder.without(None, constraint.banned)
         scheduler.add(request)
 
     def abort(self, request_id: RequestId, num_kept: int | None = None) -> None:
@@ -121,7 +125,7 @@ class Engine:
                 raise RequestError("this model makes embeddings, not text")
             sampling.check(submit.params, self._spec.vocab_size)
             if submit.constraint is not None:
-                constraint.check(submit.constraint, submit.params, self._spec.vocab_size)
+                rules.check(submit.constraint, submit.params, self._spec.vocab_size)
             return
         if submit.params != EMBEDS or submit.committed or submit.constraint is not None:
             raise RequestError("an embedding has no output", param="pooling")

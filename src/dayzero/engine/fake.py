@@ -137,14 +137,14 @@ class FakeRunner:
         vocab_size = self._model.vocab_size
         token = int.from_bytes(blake2b(counter, digest_size=8).digest(), "little") % vocab_size
         banned = frozenset(params.banned_tokens if len(output) < params.banned_until else ())
-        allowed = None if request.binding is None else request.binding.allowed
+        if len(output) < params.min_tokens:
+            banned = banned.union(self._stop_ids, params.stop_token_ids)
+        allowed = request.allowed
         if allowed is not None:
             ids = np.flatnonzero(np.unpackbits(allowed.view(np.uint8), bitorder="little", count=vocab_size))
             others = ids[~np.isin(ids, list(banned))]
             ids = others if len(others) else ids
             return int(ids[token % len(ids)]) if len(ids) else token
-        if len(output) < params.min_tokens:
-            banned = banned.union(self._stop_ids, params.stop_token_ids)
         return next((t % vocab_size for t in range(token, token + vocab_size) if t % vocab_size not in banned), token)
 
     def _logprob(self, token: int, num_top: int) -> Logprob:

@@ -9,6 +9,7 @@ from dayzero.core.prefix import BlockKey
 from dayzero.core.sampling import SamplingParams
 from dayzero.engine.binding import Binding
 from dayzero.engine.pooling import Total
+from dayzero.grammar.matcher import Mask
 from dayzero.kv.blocks import BlockId
 
 
@@ -43,6 +44,7 @@ class Request:
     choice: int = 0
     attempt: int = 0
     binding: Binding | None = None  # of its constraint
+    mask: Mask | None = None  # of every token, where its constraint is bans alone
     pooling: Pooling | None = None
     output: list[int] = field(default_factory=list)
     state: RequestState = RequestState.WAITING
@@ -59,6 +61,11 @@ class Request:
     def is_held(self) -> bool:
         """What may come next is still being computed."""
         return self.binding is not None and not self.binding.is_ready
+
+    @property
+    def allowed(self) -> Mask | None:
+        """Mask of the next token; None: all are allowed."""
+        return self.mask if self.binding is None else self.binding.allowed
 
     @property
     def needs_every_row(self) -> bool:

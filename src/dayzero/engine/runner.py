@@ -45,7 +45,7 @@ class ModelRunner:
                     request.choice,
                     request.attempt,
                     self._eos_token_ids,
-                    None if request.binding is None else request.binding.allowed,
+                    request.allowed,
                 )
             )
         return asked

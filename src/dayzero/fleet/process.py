@@ -158,7 +158,7 @@ class ProcessReplica:
     async def generate(self, submit: Submit) -> AsyncIterator[TokenEvent]:
         """See `Replica.generate`."""
         assert submit.request_id not in self._mailboxes, submit.request_id
-        if submit.constraint is not None:
+        if submit.constraint is not None and submit.constraint.grammar:
             self._share_tokenizer()
         if not self._send(submit):
             raise CapacityError("the engine has too much to read")
@@ -194,7 +194,7 @@ class ProcessReplica:
         self._process.close()
 
     def provide_tokenizer(self, write: Callable[[], str]) -> None:
-        """What makes the text of the tokenizer that the engine needs for constraints; called before the first."""
+        """What makes the text of the tokenizer that the engine needs for grammars; called before the first."""
         self._write_tokenizer = write
 
     def _share_tokenizer(self) -> None:

@@ -1,6 +1,6 @@
 """From what a request wants of its outputs to what binds them: one place for all views, through one gate."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -12,7 +12,7 @@ from dayzero.errors import RequestError
 from dayzero.gateway.reading import Reading
 from dayzero.gateway.structured import Structured
 from dayzero.gateway.tools import ToolUse
-from dayzero.grammar.answer_constraint import answer_constraint, plain_constraint
+from dayzero.grammar.answer_constraint import answer_constraint, own_turn_constraint, plain_constraint
 from dayzero.grammar.gate import GrammarTooDear
 from dayzero.grammar.wanted import GrammarWanted, Wanted, check_schema
 
@@ -58,7 +58,7 @@ class Constrainer:
         Raises RequestError, naming the field, for what cannot be enforced.
         """
         if structured is None and not use.tools:
-            return None
+            return None if reading is None else self._own_turn(reading)
         wanted = None if structured is None else await self._checked(structured)
         try:
             bound = await self._tried(wanted, use, reading)
@@ -69,6 +69,16 @@ class Constrainer:
         for one in params:
             rules.check(bound, one, self._spec.vocab_size)
         return bound
+
+    def _own_turn(self, reading: Reading) -> Constraint | None:
+        bound = own_turn_constraint(
+            reading.format, token_ids=self._token_ids(reading), eos_token_ids=self._spec.eos_token_ids
+        )
+        return None if bound == Constraint() else bound
+
+    def _token_ids(self, reading: Reading) -> Mapping[str, int]:
+        """A tokenizer may have more tokens than the model's output is wide, which are never drawn."""
+        return {text: token for text, token in reading.token_ids.items() if token < self._spec.vocab_size}
 
     async def _tried(self, wanted: Wanted | None, use: ToolUse, reading: Reading | None) -> Constraint:
         bound = self._bound(wanted, use, reading)
@@ -100,7 +110,7 @@ class Constrainer:
             wanted=wanted,
             parallel=use.parallel,
             starts_in_reasoning=reading.starts_in_reasoning,
-            token_ids=reading.token_ids,
+            token_ids=self._token_ids(reading),
             eos_token_ids=self._spec.eos_token_ids,
         )
 

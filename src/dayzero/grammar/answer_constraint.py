@@ -1,4 +1,4 @@
-"""What binds the answers to a request that offers tools, or says what its answers shall be. Pure."""
+"""What binds the answers of a model whose format is known, and what is wanted of others. Pure."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -19,6 +19,24 @@ def plain_constraint(wanted: Wanted) -> Constraint:
     """Of outputs that are text, without reasoning and calls."""
     lark = Lark({})
     return Constraint(grammar=lark.source(wanted.body(lark)))
+
+
+def own_turn_constraint(
+    format: Format,  # noqa: A002
+    *,
+    token_ids: Mapping[str, int],
+    eos_token_ids: Collection[int],
+) -> Constraint:
+    """Of any answer: it is the model's own turn, and has neither turns of others nor results of tools.
+
+    Their markers are banned, where they are tokens and none of `eos_token_ids`. Where outputs are messages with roles,
+    the role is always the model's.
+    """
+    banned = _without(_ids(format.forbidden, token_ids), eos_token_ids)
+    if not isinstance(format.shape, Messages) or format.shape.start not in token_ids:
+        return Constraint(banned=banned)
+    start = token_ids[format.shape.start]
+    return Constraint(grammar='start: "assistant"', after_tokens=(start,), repeats=True, banned=banned)
 
 
 def answer_constraint(
@@ -46,16 +64,15 @@ def answer_constraint(
 
     `wanted`: where an answer is no call, it is that and no more, behind what the model thinks.
 
-    In all of them the format's turns of others and results of tools are banned, where they are tokens and none of
-    `eos_token_ids`; where outputs are messages with roles, the role is always the model's.
+    All of them are the model's own turn alone: see `own_turn_constraint`.
 
     parallel    False: one call in an answer
     token_ids   of the format's markers and `forbidden` strings that are one token of the vocabulary
     """
     assert mode != "named" or (len(tools) == 1 and not parallel)
-    banned = _ids(format.forbidden, token_ids)
+    roles = own_turn_constraint(format, token_ids=token_ids, eos_token_ids=eos_token_ids)
+    banned = roles.banned
     marks = {mark: token_ids[mark] for mark in format.markers if mark in token_ids}
-    roles = _assistant_only(format, token_ids)
     if mode == "none" or not tools:
         banned = _without((*banned, *_ids(format.triggers, token_ids)), eos_token_ids)
         if wanted is None:
@@ -63,7 +80,6 @@ def answer_constraint(
         alone = grammar_for(format, (), parallel=parallel, token_ids=marks, eos_token_ids=eos_token_ids)
         bound_alone = alone.wanted_or_calls(wanted, starts_in_reasoning=starts_in_reasoning)
         return Constraint(grammar=bound_alone, banned=banned)
-    banned = _without(banned, eos_token_ids)
     is_strict = any(tool.strict for tool in tools)
     bound = [
         replace(one, parameters=without_void(one.parameters) if mode != "auto" or one.strict else ANY_ARGUMENTS)
@@ -82,14 +98,7 @@ def answer_constraint(
     if by_token:
         rest = CallGrammar(format, bound, parallel=parallel, token_ids=marks).rest()
         return Constraint(grammar=rest, after_tokens=by_token, repeats=parallel, banned=banned)
-    return msgspec.structs.replace(roles, banned=banned)
-
-
-def _assistant_only(format: Format, token_ids: Mapping[str, int]) -> Constraint:  # noqa: A002
-    """Where outputs are messages: each is the model's own, none what a tool would have said."""
-    if not isinstance(format.shape, Messages) or format.shape.start not in token_ids:
-        return Constraint()
-    return Constraint(grammar='start: "assistant"', after_tokens=(token_ids[format.shape.start],), repeats=True)
+    return roles
 
 
 def _ids(strings: Sequence[str], token_ids: Mapping[str, int]) -> tuple[int, ...]:

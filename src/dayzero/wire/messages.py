@@ -5,7 +5,7 @@
        |  ---- Start(config) --------->  |
        |  <-------------- Loading* ----  |
        |  <------- Ready(spec) | Fatal   |
-       |  ---- Submit* Abort* -------->  |    a Tokenizer before the first Submit with a constraint
+       |  ---- Submit* Abort* -------->  |    a Tokenizer before the first Submit with a grammar
        |  <----------- StepReport* ----  |    one per step, with the events of all requests
        |  ---- Shutdown -------------->  |
 
