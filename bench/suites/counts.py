@@ -110,8 +110,9 @@ def _place(name: str) -> tuple[int, str]:
 def _count_valid(counts: Counter[str], grammar: ByteGrammar, value: Json, schema: Json) -> None:
     counts["valid"] += 1
     in_order = ordered(value, schema, schema)
-    if not grammar.accepts(canonical(in_order)):
-        counts["valid, refused"] += 1
+    is_accepted = grammar.accepts(canonical(in_order))
+    counts["valid, refused"] += not is_accepted
+    if not is_accepted:
         return
     counts["valid, refused compact"] += not grammar.accepts(compact(in_order))
     counts["valid, refused in the order as written"] += not grammar.accepts(canonical(value))

@@ -52,8 +52,10 @@ def _applied(value: Json, schema: Json, root: Json, depth: int = 32) -> Iterator
     """The schema and those inside it that speak of the same value."""
     if not isinstance(schema, dict) or depth == 0:
         return
+    if isinstance(reference := schema.get("$ref"), str) and _is_old(root):  # nothing beside it means anything
+        schema = {"$ref": reference}
     yield schema
-    if isinstance(reference := schema.get("$ref"), str):
+    if isinstance(reference, str):
         yield from _applied(value, _target(reference, root), root, depth - 1)
     for inner in schema.get("allOf", ()):
         yield from _applied(value, inner, root, depth - 1)
@@ -61,6 +63,11 @@ def _applied(value: Json, schema: Json, root: Json, depth: int = 32) -> Iterator
         branches = schema.get(keyword, ())
         fitting = (b for b in branches if _is_valid(value, b, root))
         yield from _applied(value, next(fitting, None), root, depth - 1)
+
+
+def _is_old(root: Json) -> bool:
+    """Draft 7 or older."""
+    return isinstance(root, dict) and "json-schema.org/draft-0" in str(root.get("$schema"))
 
 
 def _target(reference: str, root: Json) -> Json:

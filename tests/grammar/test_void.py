@@ -109,3 +109,40 @@ def test_neither_an_output_nor_the_arguments_of_a_call_are_refused_for_one(keywo
             eos_token_ids=(EOS,),
         )
         assert fault(bound.grammar) is None
+
+
+NEXT = {"$ref": "#/definitions/word", "type": "object", "properties": {"b": {}}, "additionalProperties": False}
+DOCUMENT = {
+    "type": "object",
+    "properties": {"a": NEXT, "$ref": {"type": "string", "maxLength": 3}},
+    "definitions": {"word": {"type": "string"}, "list": {"items": {"anyOf": [NEXT]}}},
+}
+
+
+@pytest.mark.parametrize("draft", ["http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema"])
+def test_what_stands_beside_a_reference_means_nothing_in_draft_7_and_older_ones(draft: str) -> None:
+    found = without_void({"$schema": draft, **DOCUMENT})
+    assert found["properties"] == {"a": {"$ref": "#/definitions/word"}, "$ref": {"type": "string", "maxLength": 3}}
+    assert found["definitions"]["list"] == {"items": {"anyOf": [{"$ref": "#/definitions/word"}]}}
+    assert accepts({"$schema": draft, **DOCUMENT}, '{"a": "x"}')
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [{}, {"$schema": "https://json-schema.org/draft/2020-12/schema"}, {"$schema": "http://json-schema.org/schema#"}],
+)
+def test_in_later_drafts_it_counts(schema: dict[str, Any]) -> None:
+    assert without_void({**schema, **DOCUMENT})["properties"]["a"] == NEXT
+
+
+def test_a_schema_that_is_a_reference_keeps_what_it_refers_to_and_is_refused_where_that_meant_nothing() -> None:
+    old = {"$schema": "http://json-schema.org/draft-07/schema#"}
+    word = {**old, "$ref": "#/definitions/w", "definitions": {"w": {"type": "string"}}, "maxLength": 1, "title": "w"}
+    assert accepts(word, '"abc"')
+    assert fault(plain_constraint(JsonWanted({**old, "$ref": "#/properties/a", "properties": {"a": {}}})).grammar)
+
+
+def accepts(schema: dict[str, Any], text: str) -> bool:
+    table = TokenTable(byte_tokenizer().to_json(), SPEC.vocab_size, (EOS,))
+    matcher = table.matcher(plain_constraint(JsonWanted(schema)).grammar)
+    return matcher.take(list(text.encode())) and matcher.is_accepting

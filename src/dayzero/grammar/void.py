@@ -3,6 +3,7 @@
 Generators of schemas write `uniqueItems: false` and the like, which no compiler of grammars should be asked to know.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,29 +24,41 @@ _REST = {
     "patternProperties": ("additionalProperties", "unevaluatedProperties"),
     "prefixItems": ("items", "unevaluatedItems"),
 }
+_OLD_DRAFT = re.compile(r"http://json-schema\.org/draft-0[1-7]/")
+_BESIDE_REF = _ANNOTATIONS | {"$ref", "$schema", "$id", "$defs", "definitions"}
 _ANCHORS = ("$dynamicAnchor", "$recursiveAnchor")  # what would refer to them, is refused
 
 
 def without_void(schema: Schema) -> dict[str, Any]:
     """The same schema without keywords that any value fits; `additionalProperties: true` stays, as calls heed it.
 
-    Sources: the vocabularies for applicators and validation of JSON Schema 2020-12, and draft 7 for what is older.
+    Where its `$schema` is draft 7 or older, all that constrains beside a `$ref` goes too: in those it means nothing.
+    What a reference leads to there is then missing, and the schema refused.
+
+    Sources: the vocabularies for applicators and validation of JSON Schema 2020-12, and draft 7 (8.3 of its core) for
+    what is older.
     """
-    inner = {keyword: _within(keyword, value) for keyword, value in schema.items()}
+    return _without_void(schema, is_old=bool(_OLD_DRAFT.match(str(schema.get("$schema")))))
+
+
+def _without_void(schema: Schema, *, is_old: bool) -> dict[str, Any]:
+    if is_old and isinstance(schema.get("$ref"), str):
+        schema = {keyword: value for keyword, value in schema.items() if keyword in _BESIDE_REF}
+    inner = {keyword: _within(keyword, value, is_old=is_old) for keyword, value in schema.items()}
     return {keyword: value for keyword, value in inner.items() if not _is_void(keyword, value, inner)}
 
 
-def _within(keyword: str, value: Any) -> Any:
+def _within(keyword: str, value: Any, *, is_old: bool) -> Any:
     """A property may have the name of a keyword: what is a schema depends on where it stands."""
     if keyword in _NAMED and isinstance(value, Mapping):
-        return {name: _cleaned(one) for name, one in value.items()}
+        return {name: _cleaned(one, is_old=is_old) for name, one in value.items()}
     if keyword in _LISTED and isinstance(value, list):
-        return [_cleaned(one) for one in value]
-    return _cleaned(value) if keyword in _ONE else value
+        return [_cleaned(one, is_old=is_old) for one in value]
+    return _cleaned(value, is_old=is_old) if keyword in _ONE else value
 
 
-def _cleaned(schema: Any) -> Any:
-    return without_void(schema) if isinstance(schema, Mapping) else schema
+def _cleaned(schema: Any, *, is_old: bool) -> Any:
+    return _without_void(schema, is_old=is_old) if isinstance(schema, Mapping) else schema
 
 
 def _is_void(keyword: str, value: Any, schema: Schema) -> bool:
