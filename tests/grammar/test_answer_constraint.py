@@ -10,6 +10,7 @@ from dayzero.grammar.formats.harmony import HARMONY
 from dayzero.grammar.formats.hermes import HERMES
 from dayzero.grammar.formats.llama3_json import LLAMA3_JSON
 from dayzero.grammar.formats.phi4_mini import PHI4_MINI
+from dayzero.grammar.formats.pythonic import PYTHONIC
 from dayzero.grammar.formats.qwen3_coder import QWEN3_CODER
 from dayzero.grammar.formats.registry import FORMATS
 from dayzero.grammar.tools import CallMode, Tool
@@ -96,6 +97,12 @@ def test_turns_of_others_are_banned_unless_they_end_the_answer(mode: CallMode) -
     assert constraint(GEMMA4, WEATHER, mode=mode, token_ids=token_ids).banned == (7, 8)
     assert constraint(GEMMA4, WEATHER, mode=mode, token_ids=token_ids, eos=(8,)).banned == (7,)
     assert not constraint(HERMES, WEATHER, mode=mode, token_ids=token_ids).banned
+
+
+@pytest.mark.parametrize("word", ["<|header_start|>", "<|start_header_id|>", "<|im_start|>"])
+def test_turns_of_others_are_banned_in_whichever_vocabulary_has_them(word: str) -> None:
+    assert constraint(PYTHONIC, WEATHER, token_ids={word: 7}).banned == (7,)
+    assert not constraint(PYTHONIC, WEATHER).banned
 
 
 def test_what_a_client_wrote_is_never_a_token_that_is_banned() -> None:
