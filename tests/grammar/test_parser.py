@@ -7,10 +7,12 @@ import pytest
 from dayzero.grammar.format import Format
 from dayzero.grammar.formats.registry import FORMATS
 from dayzero.grammar.parser import Parser, parser_for
+from dayzero.grammar.shapes.tagged import Tagged
 from dayzero.grammar.tools import Tool
 from tests.grammar.reading import Answer, ReadCall, read, read_every_way
 from tests.grammar.splits import splits_of, with_marker_tokens
 from tests.grammar.upstream_cases import Case, cases_of
+from tests.grammar.written import Call, written
 
 FILES = {name: name.replace("-", "_").replace(".", "") for name in FORMATS}
 CASES = [(FORMATS[name], number, case) for name, file in FILES.items() for number, case in enumerate(cases_of(file))]
@@ -37,6 +39,24 @@ def test_a_call_that_breaks_off_does_not_take_the_next_one_with_it() -> None:
     tools = [Tool("a", {}), Tool("b", {})]
     answer = read_every_way(lambda: parser_for(FORMATS["kimi-k2"], tools), output)
     assert answer == Answer(calls=[ReadCall("a", '{"x": 1', False), ReadCall("b", '{"y": 2}', True)])
+
+
+def test_one_object_of_all_arguments_may_stand_beside_calls_of_tags() -> None:
+    form = FORMATS["deepseek-v3.2"]
+    shape = form.shape
+    assert isinstance(shape, Tagged)
+    city, ping = Call("weather", {"city": f"Köln {shape.tags.end}", "near": {"km": [1]}}), Call("ping", {})
+    inline = (
+        f"{shape.begin}weather{shape.name_end}\n{json.dumps(city.arguments, ensure_ascii=False)}\n{shape.tags.end}\n"
+    )
+    output = written(form, [ping, ping]).replace(shape.begin, inline + shape.begin)
+    offered = [Tool("weather", {}), Tool("ping", {})]
+    answer = read_every_way(lambda: parser_for(form, offered), output)
+    assert [Call(call.name, json.loads(call.arguments)) for call in answer.calls] == [city, ping, city, ping]
+    assert answer.text == ""
+    for end in range(len(output)):
+        ways = ([output[:end]], list(output[:end]))
+        assert len({str(read(parser_for(form, offered), way)) for way in ways}) == 1, output[:end]
 
 
 def check(answer: Answer, case: Case) -> None:

@@ -8,8 +8,10 @@
     </｜DSML｜invoke>
     </｜DSML｜function_calls>
 
-A value that is no string is JSON; the model says which it is.
-Source: the chat template of DeepSeek V3.2 in ggml-org/llama.cpp, models/templates/DeepSeek-V3.2.jinja.
+A value that is no string is JSON; the model says which it is. Instead of parameters, one JSON object of all arguments
+may stand there.
+Source: the chat template of DeepSeek V3.2 in ggml-org/llama.cpp, models/templates/DeepSeek-V3.2.jinja; the object:
+smg-project/smg, crates/tool_parser.
 """
 
 from dayzero.grammar.format import Format
@@ -30,6 +32,7 @@ DEEPSEEK_V32 = Format(
             end="</｜DSML｜invoke>",
         ),
         section_end="</｜DSML｜function_calls>",
+        takes_json=True,
     ),
     reasoning=("<think>", "</think>"),
     forbidden=("<｜User｜>", "<function_results>"),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from dayzero.grammar.envelope import arguments
 from dayzero.grammar.tagged_object import TaggedObject, Tags
 from dayzero.grammar.tools import Tool
 from dayzero.grammar.window import (
@@ -29,12 +30,14 @@ class Tagged:
     begin         before each name; "": the trigger was it
     name_end      after it; "": whatever tag comes next
     section_end   after the last call of a trigger; "": after each `tags.end`
+    takes_json    one JSON object may stand there instead of keys and values
     """
 
     begin: str
     name_end: str
     tags: Tags
     section_end: str = ""
+    takes_json: bool = False
 
     @property
     def marks(self) -> tuple[str, ...]:
@@ -64,9 +67,18 @@ class Tagged:
         if not name:
             raise Malformed
         yield Name(name)
-        tool = tools.get(name)
+        if self.takes_json:
+            yield from spaces(window)
+        if self.takes_json and window.text[0] == "{":
+            yield from arguments(window)
+            yield End()
+            yield from spaces(window)
+        else:
+            yield from self._pairs(window, trigger, tools.get(name))
+            yield End()
+        yield from literal(window, self.tags.end)
+
+    def _pairs(self, window: Window, trigger: str, tool: Tool | None) -> Reader:
         nexts = [mark for mark in (self.begin, self.section_end, trigger) if mark]  # a call whose own end is missing
         reader = TaggedObject(self.tags, {} if tool is None else tool.parameters, nexts=nexts)
         yield from converted(window, reader)
-        yield End()
-        yield from literal(window, self.tags.end)
