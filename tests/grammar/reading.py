@@ -49,9 +49,14 @@ class Answer:
 
 
 def read(parser: Parser, pieces: Iterable[str]) -> Answer:
+    return read_groups(parser, ([piece] for piece in pieces))
+
+
+def read_groups(parser: Parser, groups: Iterable[Sequence[str]]) -> Answer:
+    """Of pieces that come together."""
     answer = Answer()
-    for piece in pieces:
-        for part in parser.push([piece]):
+    for group in groups:
+        for part in parser.push(group):
             answer.add(part)
     for part in parser.finish():
         answer.add(part)

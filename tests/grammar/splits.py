@@ -4,7 +4,7 @@ import itertools
 import random
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from dayzero.grammar.window import Marker, Piece
 
@@ -26,6 +26,14 @@ def splits_of(output: str, *, num_random: int = NUM_RANDOM) -> Iterator[list[str
     for _ in range(num_random):
         cuts = {0, len(output), *(chance.randrange(len(output) + 1) for _ in range(chance.randrange(1, 12)))}
         yield [output[a:b] for a, b in itertools.pairwise(sorted(cuts))]
+
+
+def groups_of(pieces: Sequence[Piece], *, num_random: int = NUM_RANDOM) -> Iterator[list[Sequence[Piece]]]:
+    """The pieces, of which several come together, at random."""
+    chance = random.Random(zlib.crc32("".join(pieces).encode()))
+    for _ in range(num_random):
+        cuts = {0, len(pieces), *(chance.randrange(len(pieces) + 1) for _ in range(chance.randrange(1, 12)))}
+        yield [pieces[a:b] for a, b in itertools.pairwise(sorted(cuts))]
 
 
 def with_marker_tokens(output: str, markers: Iterable[str]) -> list[Piece]:

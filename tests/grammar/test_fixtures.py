@@ -13,8 +13,8 @@ from dayzero.grammar.parser import Parser, parser_for
 from dayzero.grammar.tools import Tool
 from tests.grammar.bug_cases import BUGS, INTEGER, LIST, OBJECT, STRING, TOOLS, taking
 from tests.grammar.fixtures import FIXTURES, KINDS, Fixture
-from tests.grammar.reading import Answer, read
-from tests.grammar.splits import splits_of
+from tests.grammar.reading import Answer, read, read_groups
+from tests.grammar.splits import groups_of, splits_of
 from tests.grammar.upstream_cases import every_case
 from tests.grammar.written import Call, written
 
@@ -63,7 +63,11 @@ def test_an_answer_says_what_was_written_however_it_is_cut(fixture: Fixture) -> 
 
 @pytest.mark.parametrize("fixture", FIXTURES, ids=str)
 def test_an_answer_says_the_same_where_markers_are_tokens(fixture: Fixture) -> None:
-    check(read(parser_of(fixture, frozenset(fixture.form.markers)), fixture.as_tokens()), fixture)
+    tokens, pieces = frozenset(fixture.form.markers), fixture.as_tokens()
+    answer = read(parser_of(fixture, tokens), pieces)
+    check(answer, fixture)
+    for groups in groups_of(pieces):
+        assert read_groups(parser_of(fixture, tokens), groups) == answer, groups
 
 
 @pytest.mark.parametrize(
