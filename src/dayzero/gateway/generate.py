@@ -153,6 +153,8 @@ class Generator:
                     for _ in range(len(event.tokens) - 1):
                         latency.next(0.0)
                 if stream.is_finished:
+                    if stream.has_misread and work.rules.reading is not None:
+                        self._metrics.tool_parse_failures.labels(work.rules.reading.format.name).inc()
                     return
         raise InternalError("the engine's events ended without a terminal one")
 

@@ -45,6 +45,12 @@ class Metrics:
             registry=self.registry,
         )
         self.request_s = self._seconds("dayzero_request_seconds", "Request received to last byte written")
+        self.tool_parse_failures = Counter(
+            "dayzero_tool_parse_failures",
+            "Outputs in which a call began that was not read to its end, or was none",
+            ["format"],
+            registry=self.registry,
+        )
         self.guarded_attempts = self._by_replica("dayzero_guarded_attempts", "Generations that the guard watched")
         self.collapses = self._by_replica("dayzero_collapses", "Outputs that began to repeat themselves", "tier")
         self.collapse_recoveries = self._by_replica(

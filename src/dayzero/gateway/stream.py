@@ -180,6 +180,11 @@ class ChoiceStream:
         """What comes next belongs to what the model thinks, as far as is known."""
         return self._parser is not None and self._parser.is_reasoning
 
+    @property
+    def has_misread(self) -> bool:
+        """A call has begun that was not read to its end, or was none."""
+        return self._parser is not None and self._parser.has_misread
+
     def would_stop(self, tokens: Sequence[int]) -> bool:
         """Whether these tokens, if they were pushed, would complete a stop string."""
         if not self._rules.stops or self.is_reasoning:

@@ -113,6 +113,7 @@ class HarmonyParser:
     calls           "suppress": calls are read and dropped; "ignore": nothing is a call
     parallel        False: calls after the first are dropped
     marker_tokens   markers that are one token in this vocabulary: spelt out, they are text
+    has_misread     a call ended before its arguments did
     """
 
     def __init__(
@@ -125,6 +126,7 @@ class HarmonyParser:
         parallel: bool = True,
     ) -> None:
         self._names = frozenset(tool.name for tool in tools) if calls != "ignore" else frozenset()
+        self.has_misread = False
         self._calls = calls
         self._parallel = parallel
         self._window = Window(marker_tokens)
@@ -203,7 +205,9 @@ class HarmonyParser:
         return True
 
     def _close(self, body: _Prose | _Call, parts: list[Part]) -> None:
-        parts += body.end()
+        ended = body.end()
+        self.has_misread |= any(isinstance(part, CallEnded) and not part.is_complete for part in ended)
+        parts += ended
         if isinstance(body, _Prose) and body.kind is not None and body.has_spoken:
             self._spoken.add(body.kind)
         self._body = None

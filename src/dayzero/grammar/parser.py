@@ -19,10 +19,17 @@ _BREAKS = "\r\n"
 
 
 class Parser(Protocol):
-    """Reads one output. `is_reasoning`: the next character belongs to reasoning, as far as is known."""
+    """Reads one output.
+
+    is_reasoning   the next character belongs to reasoning, as far as is known
+    has_misread    a call has begun that was not read to its end, or was none
+    """
 
     @property
     def is_reasoning(self) -> bool: ...
+
+    @property
+    def has_misread(self) -> bool: ...
 
     def push(self, pieces: Sequence[Piece]) -> list[Part]:
         """The parts that these pieces complete."""
@@ -56,6 +63,7 @@ class OutputParser:
     parallel        False: calls after the first are dropped
     marker_tokens   markers that are one token of the vocabulary: the same characters, spelt out, are text
     is_reasoning    whether the next character belongs to reasoning, as far as is known
+    has_misread     a marker or a name has begun a call that was not read to its end, or was none
 
     A call of a tool that was not offered is text, as the model wrote it, and so is what begins as a call but is none. A
     call of which something was said already ends incomplete instead.
@@ -72,6 +80,7 @@ class OutputParser:
         parallel: bool = True,
     ) -> None:
         self.is_reasoning = starts_in_reasoning and format.reasoning is not None
+        self.has_misread = False
         assert not isinstance(format.shape, Messages), f"{format.name} is read by HarmonyParser"
         self._format = format
         self._shape = format.shape
@@ -86,6 +95,9 @@ class OutputParser:
         self._triggers = frozenset(triggers)
         self._reader: Reader | None = None
         self._num_calls = 0
+        self._is_marked = (
+            False  # a marker has begun what the reader reads, not a bare character that text may begin with
+        )
         self._is_open = False  # a call has been said to start
         self._has_called = False  # the reader has told of a call
         self._is_shown = False  # the last one it told of was none of ours, and is text
@@ -172,6 +184,7 @@ class OutputParser:
         window = self._window
         window.taken = []
         window.take(len(trigger))
+        self._is_marked = bool(trigger)
         self._has_called = self._is_shown = False
         self._reader = self._shape.read(window, trigger, self._tools)
 
@@ -229,6 +242,7 @@ class OutputParser:
 
     def _break_off(self, parts: list[Part], *, drops_rest: bool) -> None:
         """It was no call, or not all of one."""
+        self.has_misread |= self._is_open or (self._is_marked and not drops_rest)
         if self._is_open:
             self._end_call(parts, is_complete=False)
         elif not drops_rest:
