@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from itertools import cycle, islice
 from typing import Any
 
 import httpx
@@ -113,15 +114,22 @@ class PlainGate:
 
 
 def says(
-    text: str | bytes | Sequence[int], finish: FinishReason | None = FinishReason.STOP, *, per_event: int = 1
+    text: str | bytes | Sequence[int],
+    finish: FinishReason | None = FinishReason.STOP,
+    *,
+    per_event: int | Sequence[int] = 1,
 ) -> Callable[[Submit], list[TokenEvent]]:
-    """A script: these tokens, then the end-of-sequence token if `finish` is STOP; of an embedding, its hash."""
+    """A script: these tokens, then the end-of-sequence token if `finish` is STOP; of an embedding, its hash.
+
+    per_event: tokens of each event; several numbers take turns
+    """
     tokens = list(text.encode() if isinstance(text, str) else text) + [EOS] * (finish is FinishReason.STOP)
 
     def script(submit: Submit) -> list[TokenEvent]:
         if submit.pooling is not None:
             return [hashed_embedding(submit, SPEC)]
-        parts = [tokens[i : i + per_event] for i in range(0, len(tokens), per_event)] or [[]]
+        rest, sizes = iter(tokens), cycle([per_event] if isinstance(per_event, int) else per_event)
+        parts = list(iter(lambda: list(islice(rest, next(sizes))), [])) or [[]]
         events = []
         for i, part in enumerate(parts):
             logprobs = None
