@@ -64,6 +64,7 @@ def test_without_endpoints_there_is_one_of_the_served_name() -> None:
         ("/v1/completions", {"prompt": "hi"}, lambda body: body["model"]),
         ("/v1/messages", {"messages": HI, "max_tokens": 5}, lambda body: body["model"]),
         ("/v1/responses", {"input": "hi"}, lambda body: body["model"]),
+        ("/v1/embeddings", {"input": "hi"}, lambda body: body["model"]),
     ],
 )
 def test_every_view_serves_every_endpoint(

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from dayzero.core.events import FinishReason, TokenEvent
+from dayzero.gateway.views.refused import SCORE_PATHS
 from dayzero.log import JsonFormatter
 from dayzero.wire.messages import Submit
 from tests.gateway.stand import Stand, run_live, says, stand
@@ -66,13 +67,13 @@ def exercise(this: Stand, client: httpx.Client) -> list[int]:
     statuses += [
         client.post("/v1/completions", json={"prompt": CANARY, "echo": True, "seed": 1, "logprobs": 1}).status_code,
         client.post("/v1/completions", content=f'{{"prompt": "{CANARY}'.encode()).status_code,
-        client.post("/tokenize", json={"prompt": CANARY}).status_code,
         *(
             client.post("/v1/responses", json={"input": CANARY, "seed": 1, **fields}).status_code
             for fields in (
                 {"instructions": CANARY, "metadata": {CANARY: CANARY}},
                 {"stream": True},
                 {"previous_response_id": CANARY},
+                {"conversation": CANARY},
                 {"input": [{"type": CANARY}]},
                 {"include": [CANARY]},
             )
@@ -88,6 +89,24 @@ def exercise(this: Stand, client: httpx.Client) -> list[int]:
                 {"thinking": {"type": CANARY}},
                 {"stop_sequences": [CANARY]},
             )
+        ),
+        *(
+            client.post(path, json={**body, "model": model}, params={"q": CANARY}).status_code
+            for path, body in (
+                ("/v1/messages/count_tokens", {"messages": messages, "system": CANARY}),
+                ("/v1/messages/count_tokens", {"messages": [{"role": "user", "content": [{"type": CANARY}]}]}),
+                ("/v1/embeddings", {"input": CANARY, "user": CANARY}),
+                ("/v1/embeddings", {"input": [CANARY, CANARY], "cache_salt": f"{CANARY} !"}),
+                ("/v1/embeddings", {"input": CANARY, "pooling": CANARY}),
+                ("/v1/embeddings", {"input": {CANARY: CANARY}}),
+                ("/tokenize", {"prompt": CANARY, "return_token_strs": True}),
+                ("/tokenize", {"messages": messages, CANARY: CANARY}),
+                ("/tokenize", {"messages": [{"role": CANARY, "content": CANARY}]}),
+                ("/detokenize", {"tokens": list(CANARY.encode())}),
+                ("/detokenize", {"tokens": CANARY}),
+                *((path, {"query": CANARY, "documents": [CANARY], CANARY: CANARY}) for path in SCORE_PATHS),
+            )
+            for model in ("tiny", CANARY)
         ),
         client.get(f"/v1/responses/{CANARY}", params={"after": CANARY}).status_code,
         client.get(f"/{CANARY}").status_code,
@@ -120,6 +139,28 @@ def test_no_word_of_a_client_reaches_a_log(log: io.StringIO) -> None:
     requests = [line for line in lines if line["event"] == "request"]
     assert len(requests) >= len(statuses)
     assert {line["status"] for line in requests} >= {200, 400, 404, 499, 500, 503}
+    assert CANARY not in log.getvalue().lower()
+
+
+def test_no_word_of_a_response_that_is_kept_reaches_a_log(log: io.StringIO) -> None:
+    this = stand(script, store_responses=True)
+    kept = this.post("/v1/responses", {"input": CANARY, "seed": 1, "metadata": {CANARY: CANARY}}).json()
+    path = f"/v1/responses/{kept['id']}"
+    again = {"input": CANARY, "previous_response_id": kept["id"], "seed": 1, "stream": True}
+    statuses = [
+        this.post("/v1/responses", again).status_code,
+        this.request("GET", path, params={"include": CANARY}).status_code,
+        this.request("GET", f"{path}/input_items", params={"after": CANARY}).status_code,
+        this.request("GET", f"{path}/input_items", params={"order": CANARY}).status_code,
+        this.request("GET", f"{path}/input_items").status_code,
+        this.request("POST", f"{path}/cancel", params={"q": CANARY}).status_code,
+        this.request("DELETE", path, params={"q": CANARY}).status_code,
+        this.request("GET", path).status_code,
+        this.request("DELETE", f"/v1/responses/{CANARY}").status_code,
+    ]
+    assert kept["output"][0]["content"][0]["text"] == CANARY
+    assert {200, 400, 404} == set(statuses)
+    assert len([line for line in log.getvalue().splitlines() if json.loads(line)["event"] == "request"]) > len(statuses)
     assert CANARY not in log.getvalue().lower()
 
 
