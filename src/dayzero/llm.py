@@ -426,13 +426,15 @@ def _prompts(
     if (prompts is None) == (prompt_token_ids is None):
         raise RequestError("give either prompts or prompt_token_ids", param="prompts")
     if prompt_token_ids is not None:
+        if not isinstance(prompt_token_ids, Iterable):
+            raise _no_prompt()
         return prompt_token_ids
     if isinstance(prompts, str):
         return [prompts]
-    if not isinstance(prompts, Iterable):
+    if not isinstance(prompts, Iterable) or isinstance(prompts, bytes):
         raise _no_prompt()
     several = list(prompts)
-    is_one = bool(several) and all(isinstance(token, int) for token in several)
+    is_one = bool(several) and all(isinstance(token, int) and not isinstance(token, bool) for token in several)
     return [several] if is_one else several  # type: ignore[list-item, return-value]
 
 
@@ -441,7 +443,10 @@ def _token_ids(prompt: Iterable[int]) -> list[int]:
     if isinstance(prompt, bytes):
         raise _no_prompt()
     try:
-        return [int(operator.index(token)) for token in prompt]
+        tokens = list(prompt)
+        if any(isinstance(token, bool) for token in tokens):
+            raise _no_prompt()
+        return [int(operator.index(token)) for token in tokens]
     except TypeError:
         raise _no_prompt() from None
 

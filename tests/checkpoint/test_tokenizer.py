@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dayzero.checkpoint.tokenizer import read_eos_ids, read_tokenizer
-from dayzero.errors import CheckpointError
+from dayzero.errors import CheckpointError, UnsupportedModel
 
 
 def _edit(path: Path, **changes: Any) -> None:
@@ -121,6 +121,22 @@ def test_what_the_post_processor_puts_around_a_text_is_told(folder: Path, proces
     source = read_tokenizer(folder, {})
     assert (source.add_bos, source.bos_token_id, source.after_text) == (True, 1, (2,))
     assert "bos_token" not in source.named_tokens
+
+
+@pytest.mark.parametrize("config", [{"bos_token_id": 0}, {"bos_token_id": 5, "eos_token_id": 2}])
+def test_what_is_put_around_a_text_counts_whatever_is_said_of_bos(folder: Path, config: dict[str, int]) -> None:
+    """Configs of BERT have been seen with the ids of other models."""
+    _edit(folder / "tokenizer.json", post_processor=BERT, added_tokens=[])
+    _edit(folder / "tokenizer_config.json", bos_token=None, add_bos_token=False)
+    source = read_tokenizer(folder, config)
+    assert (source.add_bos, source.bos_token_id, source.after_text) == (True, 1, (2,))
+
+
+def test_several_tokens_before_a_text_are_refused(folder: Path) -> None:
+    two = {**AROUND, "single": [AROUND["single"][0], *AROUND["single"]]}
+    _edit(folder / "tokenizer.json", post_processor=two)
+    with pytest.raises(UnsupportedModel, match="several tokens before a text: <s>, <s>"):
+        read_tokenizer(folder, {})
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,12 @@ def test_what_an_encoder_cannot_do_is_refused_in_words(folder: Path, arguments: 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("given", [b"hi", [True, False], 5, [["a"]]])
+def test_what_is_no_text_is_refused(llm: LLM, given: object) -> None:
+    with pytest.raises(RequestError, match="a prompt is a string or a list of token ids"):
+        llm.embed(given)
+
+
 def test_doctor_says_that_it_keeps_nothing(folder: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "dayzero.cli.main", "doctor", str(folder)],
@@ -138,7 +144,13 @@ def test_doctor_says_that_it_keeps_nothing(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "param"),
-    [({"pooling": "max"}, "pooling"), ({"dimensions": 0}, "dimensions"), ({"dimensions": 97}, "dimensions")],
+    [
+        ({"pooling": "max"}, "pooling"),
+        ({"dimensions": 0}, "dimensions"),
+        ({"dimensions": 97}, "dimensions"),
+        ({"dimensions": 5.0}, "dimensions"),
+        ({"dimensions": True}, "dimensions"),
+    ],
 )
 def test_an_option_that_is_none_is_refused_by_its_name(llm: LLM, options: dict[str, object], param: str) -> None:
     with pytest.raises(RequestError) as caught:

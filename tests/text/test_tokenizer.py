@@ -236,6 +236,15 @@ def test_words_that_were_added_to_an_encoder_are_words():
     assert tokenizer.encode("hello covid-19", special=False) == [5, 14]
 
 
+def test_words_that_were_added_behind_markup_keep_their_ids():
+    source = wordpiece(WORDS, added=["covid-19", "long-haul"], more_special=["<e1>", "<e2>"])
+    tokenizer = Tokenizer.from_source(source)
+    assert tokenizer.markup["<e2>"] == 15
+    assert tokenizer.encode("covid-19 long-haul", special=False) == [16, 17]
+    spelt = tokenizer.encode("\ufffe14\uffff <e1>", special=False)
+    assert not {14, 15} & set(spelt)
+
+
 def test_pieces_of_words_are_joined_and_words_are_not():
     tokenizer = Tokenizer.from_source(wordpiece(WORDS, added=["covid-19"]))
     assert tokenizer.decode([2, 5, 6, 7, 14, 3]) == " hello worldly covid-19"

@@ -45,14 +45,15 @@ def sentencepiece(pieces: list[str], control=("<bos>", "<turn>"), user=(), **fie
 BERT_SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
-def wordpiece(words: list[str], added=()) -> TokenizerSource:
-    """BERT's five special tokens, these words and pieces, and words that were added later."""
+def wordpiece(words: list[str], added=(), more_special=()) -> TokenizerSource:
+    """BERT's five special tokens, these words and pieces, and special tokens and words that were added later."""
     ids = {word: index for index, word in enumerate([*BERT_SPECIAL, *words])}
     raw = Tokenizer(models.WordPiece(ids, unk_token="[UNK]"))
     raw.normalizer = normalizers.BertNormalizer()
     raw.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     raw.decoder = decoders.WordPiece()
     raw.add_special_tokens(BERT_SPECIAL)
+    raw.add_special_tokens(list(more_special))
     raw.add_tokens(list(added))
     raw.enable_truncation(8)
     raw.enable_padding(length=8)

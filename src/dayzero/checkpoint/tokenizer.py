@@ -8,7 +8,7 @@ import msgspec
 
 from dayzero.checkpoint.config import MAX_TOKEN_ID, token_ids
 from dayzero.checkpoint.mapping import read_json_object, read_text
-from dayzero.errors import CheckpointError
+from dayzero.errors import CheckpointError, UnsupportedModel
 from dayzero.text.source import TokenizerJson, TokenizerSource
 
 _JSON = "tokenizer.json"
@@ -76,17 +76,21 @@ def read_tokenizer(folder: Path, config: dict[str, Any]) -> TokenizerSource:
     settings = _settings(folder)
     named = _named_tokens(settings)
     parsed = _parse(text, folder)
-    first, after = _around(parsed.post_processor)
+    before, after = _around(parsed.post_processor)
+    first = before[0] if before else None
     bos_token = named.get("bos_token")
     bos = _id_of(bos_token, settings, parsed)
     if bos is None:
         bos = min(token_ids(config, "bos_token_id", folder / "config.json"), default=None)
-    if bos is None and first is not None:  # an encoder names none
-        bos_token, bos = first
+    adds_bos = bos is not None and _adds_bos(settings, first and first[0], bos_token)
+    if first is not None and after:  # put around a text, as an encoder wants it, whatever a config says of BOS
+        if len(before) > 1:
+            raise UnsupportedModel(f"several tokens before a text: {', '.join(text for text, _ in before)}")
+        bos, adds_bos = first[1], True
     return TokenizerSource(
         vocabulary=TokenizerJson(json=text),
         chat_template=_chat_template(folder, settings),
-        add_bos=bos is not None and _adds_bos(settings, first and first[0], bos_token),
+        add_bos=adds_bos,
         bos_token_id=bos,
         named_tokens=named,
         after_text=after,
@@ -150,8 +154,8 @@ def _adds_bos(settings: dict[str, Any], first: str | None, bos: str | None) -> b
     return said if isinstance(said, bool) else first is not None and first == bos
 
 
-def _around(processor: object) -> tuple[_Token | None, tuple[int, ...]]:
-    """The token that a post-processor puts first, and the ids behind a text."""
+def _around(processor: object) -> tuple[list[_Token], tuple[int, ...]]:
+    """The tokens that a post-processor puts before a text, and the ids behind it."""
     steps = [processor]
     if isinstance(processor, dict) and isinstance(processor.get("processors"), list):
         steps = processor["processors"]
@@ -159,23 +163,23 @@ def _around(processor: object) -> tuple[_Token | None, tuple[int, ...]]:
         try:
             if isinstance(step, dict) and step.get("type") in ("BertProcessing", "RobertaProcessing"):
                 found = msgspec.convert(step, _BertProcessing)
-                return found.cls, (found.sep[1],)
+                return [found.cls], (found.sep[1],)
             if isinstance(step, dict) and step.get("single"):
                 return _in_template(msgspec.convert(step, _TemplateProcessing))
         except msgspec.ValidationError:  # the library says what is wrong with it
             continue
-    return None, ()
+    return [], ()
 
 
-def _in_template(found: _TemplateProcessing) -> tuple[_Token | None, tuple[int, ...]]:
-    ids = [
-        None if part.special is None else found.special_tokens.get(part.special.id, _NO_TOKEN).ids
-        for part in found.single
-    ]
-    text = ids.index(None) if None in ids else len(ids)
-    first, name = ids[0], found.single[0].special
-    begins = (name.id, first[0]) if first and name is not None else None
-    return begins, tuple(index for each in ids[text:] if each is not None for index in each)
+def _in_template(found: _TemplateProcessing) -> tuple[list[_Token], tuple[int, ...]]:
+    texts = [place for place, part in enumerate(found.single) if part.special is None]
+    text = texts[0] if texts else len(found.single)
+
+    def tokens(parts: list[_Part]) -> list[_Token]:
+        names = [part.special.id for part in parts if part.special is not None]
+        return [(name, index) for name in names for index in found.special_tokens.get(name, _NO_TOKEN).ids]
+
+    return tokens(found.single[:text]), tuple(index for _, index in tokens(found.single[text:]))
 
 
 def _chat_template(folder: Path, settings: dict[str, Any]) -> str | None:

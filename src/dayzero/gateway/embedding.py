@@ -99,7 +99,7 @@ class Embedder:
 def check_dimensions(asked: int | None, own: int) -> int:
     """How many numbers an embedding gets. Raises RequestError; `own`: the model's."""
     dimensions = own if asked is None else asked
-    if not 1 <= dimensions <= own:
+    if type(dimensions) is not int or not 1 <= dimensions <= own:
         raise RequestError(
             f"dimensions out of range: {dimensions} (allowed: 1 to {own}, the model's own)", param="dimensions"
         )

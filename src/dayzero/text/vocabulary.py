@@ -218,22 +218,29 @@ def _assemble(
 ) -> Vocabulary:
     """unknown: an added token that stands for what cannot be spelt, so that text does become it"""
     markup: dict[str, int] = {}
-    text_tokens: list[AddedToken] = []
-    for token, index in zip(added, ids, strict=True):
+    text_tokens: dict[str, int] = {}
+    plain_tokens: list[AddedToken] = []
+    num_pieces = marked.get_vocab_size(with_added_tokens=False)
+    for index, token in sorted(zip(ids, added, strict=True), key=lambda pair: pair[0]):
         if marked.token_to_id(token.content) != index:
             raise CheckpointError(f"tokenizer: an added token has two ids: {index}", hint="download the model again")
         if token.content == unknown:
             continue
         if _is_markup(token, template, spelling):
             markup[token.content] = index
+            if index >= num_pieces:  # the library counts on from those: without it, what follows had other ids
+                plain_tokens.append(AddedToken(f"\ufffe{index}\uffff", normalized=False))
         else:
-            text_tokens.append(token)
+            text_tokens[token.content] = index
+            plain_tokens.append(token)
     plain = Tokenizer(marked.model)
     if marked.normalizer is not None:
         plain.normalizer = marked.normalizer
     if marked.pre_tokenizer is not None:
         plain.pre_tokenizer = marked.pre_tokenizer
-    plain.add_tokens(text_tokens)
+    plain.add_tokens(plain_tokens)
+    if any(plain.token_to_id(content) != index for content, index in text_tokens.items()):
+        raise CheckpointError("tokenizer: added tokens without ids of their own", hint="download the model again")
     return Vocabulary(
         marked=marked,
         plain=plain,

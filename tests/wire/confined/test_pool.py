@@ -40,6 +40,15 @@ async def until_ended(pid: int, *, is_waited_for: bool = True) -> None:
         await asyncio.sleep(0.01)
 
 
+async def until_one_child(pid: int) -> None:
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    for _ in range(1000):
+        if len(children.read_text().split()) == 1:  # noqa: ASYNC240 - of /proc
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("children that nobody ended")
+
+
 def _state(pid: int) -> str:
     """A letter, as /proc has it; "": there is no such process."""
     try:
@@ -135,6 +144,20 @@ def test_a_job_that_nobody_waits_for_any_more_is_ended():
         asked.cancel()
         await until_ended(child)
         assert (await pool.ask(b"who")).endswith(b" loaded")
+
+    with_pool(use)
+
+
+def test_more_orders_than_a_root_reads_at_once_are_all_followed():
+    async def use(pool: Pool) -> None:
+        root = int((await pool.ask(b"who")).split()[0])
+        for _ in range(400):
+            asked = asyncio.create_task(pool.ask(b"hang"))
+            for _ in range(8):  # until it is ordered and sent
+                await asyncio.sleep(0)
+            asked.cancel()
+        assert (await pool.ask(b"who")).startswith(f"{root} ".encode())
+        await until_one_child(root)
 
     with_pool(use)
 

@@ -10,6 +10,7 @@ import itertools
 import os
 import socket
 import sys
+from collections import deque
 from collections.abc import Callable
 from typing import Self
 
@@ -17,6 +18,7 @@ from dayzero.wire.confined.worker import ANSWER, FORK, JOB, KILL, MAX_MESSAGE_BY
 
 _START_LIMIT_S = 30.0  # a cold disk; what loads for ever is still found
 _END_LIMIT_S = 1.0  # that a root may take to end its children and itself
+_RETRY_S = 0.005  # a root forks a child in two milliseconds
 _PATIENCE_RATIO = 2.0  # a child's own alarm rings at the limit; should it not, it is killed
 
 
@@ -75,7 +77,10 @@ class Confined:
             await root.close()
 
     async def _started(self) -> "_Root":
-        root = await _Root.spawn(self._module)
+        try:
+            root = await _Root.spawn(self._module)
+        except OSError as error:  # no more processes or descriptors
+            raise CannotLoad from error
         try:
             loader = await root.child()
             try:
@@ -173,6 +178,7 @@ class _Root:
         self._control = control
         self._numbers = itertools.count()
         self._children: dict[int, Child] = {}
+        self._orders: deque[tuple[bytes, socket.socket | None]] = deque()  # that the control has no room for
 
     @classmethod
     async def spawn(cls, module: str) -> Self:
@@ -206,20 +212,22 @@ class _Root:
         """A new one; the first is the root itself. Raises CannotLoad if the root has ended."""
         number = next(self._numbers)
         ours, theirs = socket.socketpair()
-        with theirs:
+        try:
             answers, jobs = await asyncio.open_unix_connection(sock=ours)
-            child = Child(ours, jobs, answers, lambda: self._kill(number))
-            try:
-                socket.send_fds(self._control, [ORDER.pack(FORK, number)], [theirs.fileno()])
-            except OSError as error:
-                child.leave()
-                raise CannotLoad from error
-        self._children[number] = child
+        except BaseException:
+            ours.close()
+            theirs.close()
+            raise
+        child = self._children[number] = Child(ours, jobs, answers, lambda: self._kill(number))
+        self._order(ORDER.pack(FORK, number), theirs)
+        if not self.is_alive:
+            raise CannotLoad
         return child
 
     async def close(self) -> None:
         for child in self._children.values():
             child.leave()
+        self._drop_orders()
         self._control.close()
         try:
             async with asyncio.timeout(_END_LIMIT_S):
@@ -231,8 +239,31 @@ class _Root:
 
     def _kill(self, number: int) -> None:
         del self._children[number]
-        with contextlib.suppress(OSError):  # it has ended, and so have its children
-            self._control.send(ORDER.pack(KILL, number))
+        self._order(ORDER.pack(KILL, number))
+
+    def _order(self, order: bytes, channel: socket.socket | None = None) -> None:
+        """Tell the root, as soon as it has read what it was told before. `channel` goes with it, and is closed here."""
+        self._orders.append((order, channel))
+        self._send_orders()
+
+    def _send_orders(self) -> None:
+        try:
+            while self._orders:
+                order, channel = self._orders[0]
+                socket.send_fds(self._control, [order], [] if channel is None else [channel.fileno()])
+                self._orders.popleft()
+                if channel is not None:
+                    channel.close()
+        except BlockingIOError:
+            asyncio.get_running_loop().call_later(_RETRY_S, self._send_orders)
+        except OSError:  # it has ended, and so have its children
+            self._drop_orders()
+
+    def _drop_orders(self) -> None:
+        while self._orders:
+            _, channel = self._orders.popleft()
+            if channel is not None:
+                channel.close()
 
 
 def _is_open(channel: socket.socket) -> bool:
