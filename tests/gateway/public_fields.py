@@ -22,11 +22,18 @@ def names_of(*kinds: tuple[str, Any]) -> list[str]:
 def openai_fields() -> Mapping[str, list[str]]:
     from openai.types import chat, completion_create_params, embedding_create_params, responses, shared_params
     from openai.types.chat import completion_create_params as chat_params
-    from openai.types.responses import response_create_params
+    from openai.types.responses import (
+        input_item_list_params,
+        response_create_params,
+        response_input_item_param,
+        response_reasoning_item_param,
+        response_retrieve_params,
+    )
 
     return {
         "/v1/chat/completions": names_of(
             ("", chat_params.CompletionCreateParamsStreaming),
+            ("messages[].content[].", chat.ChatCompletionContentPartTextParam),
             ("stream_options.", chat.ChatCompletionStreamOptionsParam),
             ("response_format.", shared_params.ResponseFormatJSONSchema),
             ("response_format.json_schema.", shared_params.response_format_json_schema.JSONSchema),
@@ -44,6 +51,18 @@ def openai_fields() -> Mapping[str, list[str]]:
         ),
         "/v1/responses": names_of(
             ("", response_create_params.ResponseCreateParamsStreaming),
+            ("input[].", responses.EasyInputMessageParam),
+            ("input[].", response_input_item_param.Message),
+            ("input[].", responses.ResponseOutputMessageParam),
+            ("input[].", responses.ResponseFunctionToolCallParam),
+            ("input[].", response_input_item_param.FunctionCallOutput),
+            ("input[].", responses.ResponseReasoningItemParam),
+            ("input[].content[].", responses.ResponseInputTextParam),
+            ("input[].content[].", responses.ResponseOutputTextParam),
+            ("input[].content[].", responses.ResponseOutputRefusalParam),
+            ("input[].content[].", response_reasoning_item_param.Content),
+            ("input[].summary[].", response_reasoning_item_param.Summary),
+            ("input[].output[].", responses.ResponseInputTextContentParam),
             ("reasoning.", shared_params.Reasoning),
             ("text.", responses.ResponseTextConfigParam),
             ("text.format.", responses.ResponseFormatTextJSONSchemaConfigParam),
@@ -51,6 +70,8 @@ def openai_fields() -> Mapping[str, list[str]]:
             ("tool_choice.", responses.ToolChoiceFunctionParam),
             ("tool_choice.", responses.ToolChoiceAllowedParam),
         ),
+        "/v1/responses/{response}": names_of(("", response_retrieve_params.ResponseRetrieveParamsStreaming)),
+        "/v1/responses/{response}/input_items": names_of(("", input_item_list_params.InputItemListParams)),
     }
 
 
@@ -65,6 +86,16 @@ def anthropic_fields() -> Mapping[str, list[str]]:
         ("thinking.", types.ThinkingConfigEnabledParam),
         ("tools[].", beta.BetaToolParam),
         ("tool_choice.", types.ToolChoiceToolParam),
+        ("messages[].", beta.BetaUserMessageParam),
+        ("messages[].", beta.BetaAssistantMessageParam),
+        ("messages[].", beta.BetaSystemMessageParam),
+        ("messages[].content[].", beta.BetaTextBlockParam),
+        ("messages[].content[].", beta.BetaThinkingBlockParam),
+        ("messages[].content[].", beta.BetaRedactedThinkingBlockParam),
+        ("messages[].content[].", beta.BetaToolUseBlockParam),
+        ("messages[].content[].", beta.BetaToolResultBlockParam),
+        ("messages[].content[].content[].", beta.BetaTextBlockParam),
+        ("system[].", beta.BetaTextBlockParam),
     )
     create, count = message_create_params, message_count_tokens_params
     return {

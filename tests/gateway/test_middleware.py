@@ -131,3 +131,11 @@ def test_a_draining_server_is_a_503_with_a_time_to_come_back() -> None:
     response = this.chat()
     assert response.status_code == 503
     assert int(response.headers["retry-after"]) >= 1
+
+
+def test_a_list_of_fields_that_has_no_room_ends_with_whole_names_and_dots() -> None:
+    names = [f"{letter * 64}" for letter in "abcdefghijklmnopqrst"]
+    told = stand().chat(**dict.fromkeys(names, 1)).headers["x-ignored-fields"]
+    *first, last = told.split(", ")
+    assert (first, last) == (names[: len(first)], "...")
+    assert 1024 - 66 < len(told) <= 1024

@@ -93,9 +93,31 @@ def test_fields_without_effect_are_named() -> None:
     assert ignored == ["user", "colour", "?"]
 
 
+def test_a_list_of_names_that_was_cut_says_so() -> None:
+    fields = [f"f{number}" for number in range(21)]
+    for count in (20, 21):
+        body = {"name": "x", **dict.fromkeys(fields[:count], 1)}
+        _, ignored = parse(msgspec.json.encode(body))
+        assert ignored == [*fields[:20], *["..."][: count - 20]]
+
+
+def test_a_field_behind_many_without_effect_is_still_refused() -> None:
+    body = msgspec.json.encode({"name": "x", **{f"f{number}": 1 for number in range(30)}, "suffix": "y"})
+    with pytest.raises(UnsupportedParameter):
+        parse(body)
+
+
 class Inner(msgspec.Struct, frozen=True, kw_only=True):
     size: int | None = None
     inner: "Inner | None" = None
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True, tag="note"):
+    text: Any = None
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True, tag="call"):
+    notes: str | list[Note] | None = None
 
 
 class Outer(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,6 +125,7 @@ class Outer(msgspec.Struct, frozen=True, kw_only=True):
     many: list[Inner] | None = None
     shaped: list[dict[str, Any]] | None = None
     free: dict[str, Any] | None = None
+    blocks: str | list[Any] | None = None
 
 
 NESTED = FieldRules(
@@ -110,7 +133,12 @@ NESTED = FieldRules(
     harmless=frozenset({"shaped[].label"}),
     instead={"many[].colour": "paint it"},
     shapes={"shaped": list[Inner]},
+    inside={"blocks": str | list[Note | Call]},
+    open=frozenset({"one"}),
 )
+
+
+BLOCKS = ["blocks[0].text", "blocks[0].notes[0].a"]
 
 
 def nested(body: Any, *, strict: bool = False) -> list[str]:
@@ -120,7 +148,7 @@ def nested(body: Any, *, strict: bool = False) -> list[str]:
 @pytest.mark.parametrize(
     ("body", "ignored"),
     [
-        ({"one": {"a": 1, "inner": {"size": 3, "b": 2}}}, ["one.a", "one.inner.b"]),
+        ({"one": {"a": 1, "inner": {"size": 3, "b": 2}}}, ["one.inner.b"]),
         ({"one": "a", "free": {"a": 1}}, []),
         ({"many": [{}, {"a": None, "b": 1, "x y": 2}]}, ["many[1].b", "many[1].?"]),
         ({"many": [{"colour": "none"}]}, []),
@@ -128,6 +156,13 @@ def nested(body: Any, *, strict: bool = False) -> list[str]:
             {"shaped": [{"size": 1, "label": "x"}, {"inner": {"size": 2, "a": 3}}]},
             ["shaped[0].label", "shaped[1].inner.a"],
         ),
+        ({"blocks": [{"type": "call", "text": 1, "notes": [{"type": "note", "a": 1}]}]}, BLOCKS),
+        (
+            {"blocks": [{"text": 1, "notes": 2}, 3, [{"a": 1}], {"type": None, "a": 1}]},
+            ["blocks[0].notes", "blocks[3].a"],
+        ),
+        ({"blocks": [{"type": "other", "a": 1}, {"type": ["note"], "a": 1}]}, []),
+        ({"blocks": [{}, {"a": 1}, {"a": 2, "b": 3}]}, ["blocks[1].a", "blocks[2].b"]),
     ],
 )
 def test_fields_within_fields_are_treated_as_those_at_the_top(body: dict[str, Any], ignored: list[str]) -> None:
@@ -145,6 +180,14 @@ def test_what_is_refused_says_what_to_do_instead() -> None:
     with pytest.raises(UnsupportedParameter) as caught:
         nested({"many": [{"colour": "red"}]})
     assert (caught.value.param, caught.value.hint) == ("many[0].colour", "paint it")
+
+
+def test_rules_are_joined_by_what_each_says() -> None:
+    joined = RULES | NESTED
+    assert joined.neutral == {"suffix": ("",), "tools": ([],), "many[].colour": ("none",)}
+    assert joined.harmless == {"user", "shaped[].label"}
+    assert (joined.instead, joined.shapes, joined.inside) == (NESTED.instead, NESTED.shapes, NESTED.inside)
+    assert joined.open == NESTED.open
 
 
 @pytest.mark.parametrize(

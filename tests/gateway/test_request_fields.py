@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from dayzero.gateway.parse import FieldRules
-from dayzero.gateway.views import chat, completions, embeddings, messages, responses, tokens
+from dayzero.gateway.views import chat, completions, embeddings, messages, responses, responses_stored, tokens
 from dayzero.grammar.formats.registry import FORMATS
 from tests.gateway.public_fields import PUBLIC, openai_fields
 from tests.gateway.stand import Stand, says, stand
@@ -29,6 +29,10 @@ VIEWS: Mapping[str, tuple[type[msgspec.Struct], FieldRules]] = {
     "/v1/embeddings": (embeddings.EmbeddingsRequest, embeddings.RULES),
     "/tokenize": (tokens.TokenizeRequest, tokens.RULES),
     "/detokenize": (tokens.DetokenizeRequest, tokens.DETOKENIZE_RULES),
+}
+QUERIES: Mapping[str, tuple[Mapping[str, Any], FieldRules]] = {
+    "/v1/responses/{response}": (responses_stored.RESPONSE_QUERY, responses_stored.RESPONSE_RULES),
+    "/v1/responses/{response}/input_items": (responses_stored.PAGE_QUERY, responses_stored.PAGE_RULES),
 }
 UNSEEN = {"any": "thing"}  # a value that no field asks for nothing with
 
@@ -60,7 +64,11 @@ def test_every_field_has_one_row_and_no_row_is_of_another() -> None:
         public = {name for names in PUBLIC[route].values() for name in names}
         assert len(told) == len(set(told))
         assert set(told) == {*supported(kind, rules), *rules.neutral, *rules.harmless, *public}, route
-    assert {row.route for row in rows} == VIEWS.keys()
+    for route, (known, rules) in QUERIES.items():
+        told = [row.field for row in rows if row.route == route]
+        public = set(PUBLIC[route]["OpenAI"])
+        assert sorted(told) == sorted({*known, *rules.neutral, *rules.harmless, *public} - {"include[]"}), route
+    assert {row.route for row in rows} == {*VIEWS, *QUERIES}
 
 
 def test_what_is_public_is_told_from_what_is_our_own() -> None:
@@ -77,11 +85,14 @@ def test_openais_fields_are_those_of_its_package() -> None:
 def supported(kind: type[msgspec.Struct], rules: FieldRules) -> Iterator[str]:
     for field in msgspec.structs.fields(kind):
         yield field.encode_name
-        yield from within(rules.shapes.get(field.encode_name, field.type), field.encode_name)
+        shapes = {**rules.shapes, **rules.inside}
+        yield from within(shapes.get(field.encode_name, field.type), field.encode_name)
 
 
 def within(kind: Any, place: str) -> Iterator[str]:
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        if kind.__struct_config__.tag is not None:
+            yield f"{place}.type"
         for field in msgspec.structs.fields(kind):
             yield f"{place}.{field.encode_name}"
             yield from within(field.type, f"{place}.{field.encode_name}")
@@ -177,6 +188,20 @@ ALLOWED_IN_RESPONSES = {
     "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "f"}]},
 }
 THINKING = {"thinking": {"type": "enabled", "display": "omitted"}}
+CALL = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+SAID = {"type": "text", "text": "hi", "cache_control": UNSEEN}
+USE = {"type": "tool_use", "id": "c", "name": "f", "input": {}}
+CAME = {"type": "tool_result", "tool_use_id": "c", "content": [SAID], "is_error": True}
+
+
+def blocks(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
+    return {"messages": [{"role": role, "content": list(blocks)}, *HI]}
+
+
+def item(**fields: Any) -> dict[str, Any]:
+    return {"input": [{**fields, "id": "i"}, *HI]}
+
+
 CONFIG = {"output_config": {"effort": "low", "format": {"type": "json_schema", "schema": SCHEMA}}}
 # What a field is sent in, by where it stands; the longest place that fits.
 BODIES: Mapping[str, dict[str, Any]] = {
@@ -190,8 +215,22 @@ BODIES: Mapping[str, dict[str, Any]] = {
     "tool_choice.allowed_tools.tools[].name": {"tools": [TOOL], "tool_choice": BARE},
 }
 BODIES_OF: Mapping[str, Mapping[str, dict[str, Any]]] = {
-    "/v1/chat/completions": {"logprobs": {"logprobs": True}, "top_logprobs": {"logprobs": True, "top_logprobs": 2}},
+    "/v1/chat/completions": {
+        "logprobs": {"logprobs": True},
+        "top_logprobs": {"logprobs": True, "top_logprobs": 2},
+        "messages[].content[]": blocks("user", {"type": "text", "text": "hi"}),
+        "messages[].tool_calls": {"messages": [{"role": "assistant", "tool_calls": [CALL]}, *HI]},
+    },
     "/v1/responses": {
+        "input[]": item(role="user", content=[{"type": "input_text", "text": "hi"}]),
+        "input[].type": item(type="message", role="user", content="hi"),
+        "input[].content[].refusal": item(role="assistant", content=[{"type": "refusal", "refusal": "no"}]),
+        **dict.fromkeys(
+            ("input[].call_id", "input[].name", "input[].arguments"),
+            item(type="function_call", call_id="c", name="f", arguments="{}"),
+        ),
+        "input[].output": item(type="function_call_output", call_id="c", output=[{"type": "input_text", "text": "hi"}]),
+        "input[].summary": item(type="reasoning", summary=[{"type": "summary_text", "text": "hm"}]),
         "text": {"text": {"format": {"type": "json_schema", **JSON_SCHEMA}}},
         "reasoning": {"reasoning": {"effort": "low"}},
         "tools": {"tools": [RESPONSES_TOOL]},
@@ -206,11 +245,31 @@ BODIES_OF: Mapping[str, Mapping[str, dict[str, Any]]] = {
             "tools": [MESSAGES_TOOL],
             "tool_choice": {"type": "tool", "name": "f", "disable_parallel_tool_use": True},
         },
+        "messages[].content[]": blocks("user", SAID),
+        "messages[].content[].thinking": blocks("assistant", {"type": "thinking", "thinking": "hm"}),
+        **dict.fromkeys(
+            ("messages[].content[].id", "messages[].content[].name", "messages[].content[].input"),
+            blocks("assistant", USE),
+        ),
+        **dict.fromkeys(
+            (
+                "messages[].content[].tool_use_id",
+                "messages[].content[].content",
+                "messages[].content[].content[]",
+                "messages[].content[].is_error",
+            ),
+            blocks("user", CAME),
+        ),
+        "system": {"system": [SAID]},
         "thinking": THINKING,
         "output_config": CONFIG,
         "output_format": {"output_format": CONFIG["output_config"]["format"]},
     },
-    "/tokenize": {"messages": {"prompt": None, "messages": HI}},
+    "/tokenize": {
+        "messages": {"prompt": None, "messages": HI},
+        "messages[].content[]": {"prompt": None, **blocks("user", {"type": "text", "text": "hi"})},
+        "messages[].tool_calls": {"prompt": None, "messages": [{"role": "assistant", "tool_calls": [CALL]}, *HI]},
+    },
 }
 
 
@@ -253,7 +312,7 @@ def ignored(response: httpx.Response) -> list[str]:
 
 
 def params(status: str) -> Any:
-    rows = [row for row in table() if row.status == status]
+    rows = [row for row in table() if row.status == status and row.route in VIEWS]
     return pytest.mark.parametrize("row", rows, ids=[f"{row.route} {row.field}" for row in rows])
 
 
@@ -270,7 +329,7 @@ def test_a_supported_field_is_taken_and_another_type_of_value_is_not(row: Row) -
     response = server(strict=True).post(row.route, body)
     assert response.status_code == 200, response.text
     assert row.field not in ignored(response)
-    if row.field.endswith(("cache_control", "json_schema.schema")):  # anything; an object, or its text
+    if row.field.endswith(("cache_control", "json_schema.schema", "input[].id")):  # anything; an object, or its text
         return
     wrong = server().post(row.route, put(body, row.field, [[0.5]]))
     assert wrong.status_code in (400, 404)
@@ -293,9 +352,9 @@ def test_a_refused_field_is_a_400_that_says_what_to_do(row: Row) -> None:
     response = server().post(row.route, put(body_with(row), row.field, UNSEEN))
     assert response.status_code == 400
     told = response.json()["error"]
-    assert (told.get("param") or told["message"].split(":")[0]) == row.field
+    assert re.sub(r"\[\d+\]", "[]", told.get("param") or told["message"].split(":")[0]) == row.field
     instead = row.note.rpartition("; ")[2] if row.note.startswith("unless") else row.note
-    assert told["message"].endswith(f"not supported: {row.field}; {instead}")
+    assert re.sub(r"\[\d+\]", "[]", told["message"]).endswith(f"not supported: {row.field}; {instead}")
     _, rules = VIEWS[row.route]
     unless = re.match(r"unless (.*?); ", row.note)
     values = [json.loads(value) for value in re.findall(r"`([^`]+)`", unless[1])] if unless else []
@@ -304,3 +363,45 @@ def test_a_refused_field_is_a_400_that_says_what_to_do(row: Row) -> None:
         response = server().post(row.route, put(body_with(row), row.field, value))
         assert response.status_code == 200, response.text
         assert row.field not in ignored(response)
+
+
+@pytest.mark.parametrize("route", QUERIES)
+def test_the_parameters_of_a_query_are_what_the_page_says(route: str) -> None:
+    values = {"order": "asc", "limit": "5", "include": "reasoning.encrypted_content"}
+    for strict in (False, True):
+        this = server(strict=strict)
+        response_id = this.post("/v1/responses", LEAST["/v1/responses"]).json()["id"]
+        path = route.replace("{response}", response_id)
+        items = this.request("GET", f"/v1/responses/{response_id}/input_items").json()["data"]
+        for row in (row for row in table() if row.route == route):
+            value = values.get(row.field, items[0]["id"])
+            response = this.request("GET", path, params={row.field: value})
+            assert response.status_code == (400 if row.status == "refused" else 200), row
+            assert (row.field in ignored(response)) == (row.status == "ignored"), row
+            if row.status == "refused":
+                assert response.json()["error"]["message"].endswith(row.note.rpartition("; ")[2])
+                for asks_for_nothing in QUERIES[route][1].neutral[row.field]:
+                    assert f"`{asks_for_nothing}`" in row.note
+                    assert this.request("GET", path, params={row.field: asks_for_nothing}).status_code == 200
+
+
+@pytest.mark.parametrize("route", QUERIES)
+def test_an_unknown_parameter_of_a_query_is_named_and_refused_in_strict_mode(route: str) -> None:
+    for strict, status in ((False, 200), (True, 400)):
+        this = server(strict=strict)
+        path = route.replace("{response}", this.post("/v1/responses", LEAST["/v1/responses"]).json()["id"])
+        response = this.request("GET", f"{path}?colour=red")
+        assert response.status_code == status
+        told = response.json()["error"]["param"] if strict else response.headers["x-ignored-fields"]
+        assert told == "colour"
+
+
+@pytest.mark.parametrize("route", QUERIES)
+@pytest.mark.parametrize("name", ["include", "include[]"])
+def test_what_a_query_wants_included_is_as_in_a_body(route: str, name: str) -> None:
+    path = route.replace("{response}", server().post("/v1/responses", LEAST["/v1/responses"]).json()["id"])
+    several = {name: ["reasoning.encrypted_content", "web_search_call.results"]}
+    assert "x-ignored-fields" not in server().request("GET", path, params=several).headers
+    for value in ("message.output_text.logprobs", "anything"):
+        response = server().request("GET", path, params={name: ["web_search_call.results", value]})
+        assert (response.status_code, response.json()["error"]["param"]) == (400, "include")

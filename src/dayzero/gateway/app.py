@@ -127,16 +127,17 @@ def _views(
     models = ModelsView(service.endpoints)
     turns = Turns(service, encoder, reader)
     store = _response_store(service)
+    strict = service.config.strict
     views: dict[tuple[str, str], ASGIApp] = {
         ("POST", "/v1/chat/completions"): ChatView(service, turns),
         ("POST", "/v1/completions"): CompletionView(service),
         ("POST", "/v1/messages"): MessagesView(service, turns),
         ("POST", "/v1/messages/count_tokens"): CountTokensView(service, turns),
         ("POST", "/v1/responses"): ResponsesView(service, turns, store),
-        ("GET", "/v1/responses/{response}"): StoredResponseView(store),
+        ("GET", "/v1/responses/{response}"): StoredResponseView(store, strict=strict),
         ("DELETE", "/v1/responses/{response}"): DeleteResponseView(store),
         ("POST", "/v1/responses/{response}/cancel"): CancelResponseView(store),
-        ("GET", "/v1/responses/{response}/input_items"): InputItemsView(store),
+        ("GET", "/v1/responses/{response}/input_items"): InputItemsView(store, strict=strict),
         ("POST", "/v1/embeddings"): EmbeddingsView(service, Embedder(service.replica, metrics)),
         **{("POST", path): no_scores() for path in SCORE_PATHS},
         ("GET", "/v1/models"): models,

@@ -3,11 +3,37 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+import msgspec
+
 from dayzero.errors import RequestError
 from dayzero.gateway.fields import check_text_size
+from dayzero.gateway.parse import FieldRules
 from dayzero.gateway.service import TextService
 from dayzero.text.chat import encode_rendering
 from dayzero.text.conversation import Conversation, Rendering, conversation
+
+
+class TextPart(msgspec.Struct, frozen=True, kw_only=True, tag="text"):
+    """`messages[].content[]`."""
+
+    text: Any = None
+
+
+class ChatMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """`messages[]`. Any other field of a message may be one that the chat template reads."""
+
+    role: Any = None
+    content: str | list[TextPart] | None = None
+    tool_calls: Any = None
+
+
+MESSAGE_RULES = FieldRules(
+    neutral={"messages[].function_call": ()},
+    instead={"messages[].function_call": "send tool_calls"},
+    harmless=frozenset({"messages[].content[].cache_control", "messages[].content[].prompt_cache_breakpoint"}),
+    inside={"messages": list[ChatMessage]},
+    open=frozenset({"messages[]"}),
+)
 
 
 class ChatRenderer(Protocol):

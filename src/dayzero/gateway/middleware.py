@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 
 OPEN_PATHS = frozenset({"/health"})
 _MAX_IGNORED_CHARS = 1024
+_MORE = ", ..."
 
 
 class Exchanges:
@@ -57,7 +58,7 @@ class Exchanges:
         name = this.id.encode()
         headers = [(b"x-request-id", name), (b"request-id", name), (b"openai-processing-ms", b"%d" % elapsed_ms)]
         if this.ignored_fields:
-            headers.append((b"x-ignored-fields", ", ".join(this.ignored_fields)[:_MAX_IGNORED_CHARS].encode()))
+            headers.append((b"x-ignored-fields", _listed(this.ignored_fields).encode()))
         if this.seed is not None:
             headers.append((b"x-seed", b"%d" % this.seed))
         return headers
@@ -80,6 +81,14 @@ class Exchanges:
         if this.endpoint:
             fields["endpoint"] = this.endpoint
         log.info("request", extra=fields)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Whole names, as many as there is room for; "..." stands for the others."""
+    told = ", ".join(names)
+    if len(told) <= _MAX_IGNORED_CHARS:
+        return told
+    return f"{told[: _MAX_IGNORED_CHARS - len(_MORE)].rpartition(', ')[0]}{_MORE}"
 
 
 class ErrorBoundary:

@@ -14,6 +14,7 @@ from dayzero.gateway.views.embeddings import EmbeddingsRequest
 from dayzero.gateway.views.messages import CountTokensRequest, MessagesRequest
 from dayzero.gateway.views.refused import SCORE_PATHS
 from dayzero.gateway.views.responses import ResponsesRequest
+from dayzero.gateway.views.responses_input import INCLUDABLE
 from dayzero.gateway.views.tokens import DetokenizeRequest, TokenizeRequest
 
 _JSON = "application/json"
@@ -65,7 +66,11 @@ class Operation:
 
 _HELLO = [{"role": "user", "content": "Hello!"}]
 _CHAT = {"messages": _HELLO, "max_tokens": 16}
+_INCLUDE = {
+    "include": {"type": "array", "items": {"enum": sorted(INCLUDABLE)}, "uniqueItems": True},
+}
 _PAGE = {
+    **_INCLUDE,
     "order": {"enum": ["asc", "desc"]},
     "limit": {"type": "integer", "minimum": 1, "maximum": 100},
     "after": {"type": "string"},
@@ -112,7 +117,7 @@ OPERATIONS: Mapping[tuple[str, str], Operation] = {
         names="response",
     ),
     ("get", "/v1/responses/{response}"): Operation(
-        summary="A response that was kept", answer=answers.Response, errors=(400, 404)
+        summary="A response that was kept", answer=answers.Response, errors=(400, 404), query=_INCLUDE
     ),
     ("delete", "/v1/responses/{response}"): Operation(
         summary="Forget a response", answer=answers.DeletedResponse, errors=(404,)

@@ -35,12 +35,29 @@ class FieldRules:
     instead    what to do instead of sending one of them
     harmless   known, and without effect on what is generated: ignored even in strict mode
     shapes     of fields that are plain JSON in the struct: their types, and what may be within them
+    inside     of such fields too, whose types the reader checks itself: only what may be within them
+    open       objects that any field may stand in, by their path: `messages[]`
+
+    Structs with tags stand for objects told apart by their `type`; without one it is the first's.
     """
 
     neutral: Mapping[str, tuple[object, ...]]
     harmless: frozenset[str] = frozenset()
     instead: Mapping[str, str] = field(default_factory=dict)
     shapes: Mapping[str, Any] = field(default_factory=dict)
+    inside: Mapping[str, Any] = field(default_factory=dict)
+    open: frozenset[str] = frozenset()
+
+    def __or__(self, other: "FieldRules") -> "FieldRules":
+        """Those of both."""
+        return FieldRules(
+            neutral={**self.neutral, **other.neutral},
+            harmless=self.harmless | other.harmless,
+            instead={**self.instead, **other.instead},
+            shapes={**self.shapes, **other.shapes},
+            inside={**self.inside, **other.inside},
+            open=self.open | other.open,
+        )
 
 
 async def read_body(receive: Receive, *, within_s: float) -> bytes:
@@ -77,22 +94,37 @@ def parse_object(body: bytes, *, max_depth: int, max_containers: int) -> dict[st
 
 def to_struct(fields: dict[str, Any], kind: type[T], rules: FieldRules, *, strict: bool) -> tuple[T, list[str]]:
     """The typed request, and the names of the fields that have no effect. In strict mode all of them must be known."""
-    known = {**_types_of(kind), **rules.shapes}
+    ignored = without_effect(fields, {**_types_of(kind), **rules.shapes, **rules.inside}, rules, strict=strict)
+    request = _converted(fields, kind)
+    for name, shape in rules.shapes.items():
+        if name in fields:
+            _converted(fields[name], shape, within=name)
+    return request, ignored
+
+
+def without_effect(
+    fields: Mapping[str, Any], known: Mapping[str, Any], rules: FieldRules, *, strict: bool
+) -> list[str]:
+    """The names of the fields that are not `known`, by its types; "..." comes last if there are too many.
+
+    One that stands in several elements of a list is named once, where it first does.
+    """
     ignored: list[str] = []
+    told: set[str] = set()
     for path, value in _beside(fields, known, ""):
         name = _NUMBER.sub("[]", path)
         if name in rules.neutral:
             if value not in rules.neutral[name]:
                 raise UnsupportedParameter(path, hint=rules.instead.get(name))
             continue
+        if name.rpartition(".")[0] in rules.open:
+            continue
         if strict and name not in rules.harmless:
             raise RequestError(f"unknown field: {path}", param=path, hint="leave it out")
-        ignored.append(path)
-    request = _converted(fields, kind)
-    for name, shape in rules.shapes.items():
-        if name in fields:
-            _converted(fields[name], shape, within=name)
-    return request, ignored[:_MAX_NAMES]
+        if len(ignored) <= _MAX_NAMES and not (name != path and name in told):
+            told.add(name)
+            ignored.append(path)
+    return [*ignored[:_MAX_NAMES], "..."] if len(ignored) > _MAX_NAMES else ignored
 
 
 def _beside(value: Mapping[str, Any], known: Mapping[str, Any], place: str) -> Iterator[tuple[str, object]]:
@@ -108,21 +140,45 @@ def _beside(value: Mapping[str, Any], known: Mapping[str, Any], place: str) -> I
 
 
 def _beside_in(value: object, kind: Any, place: str) -> Iterator[tuple[str, object]]:
-    if isinstance(value, dict) and _is_struct(kind):
-        yield from _beside(value, _types_of(kind), place)
-    elif isinstance(value, list) and get_origin(kind) is list and _has_struct(kind):
-        (item,) = get_args(kind)
-        for number, inner in enumerate(value):
-            yield from _beside_in(inner, item, f"{place}[{number}]")
-    elif get_origin(kind) in (Union, UnionType):
-        for one in get_args(kind):
-            yield from _beside_in(value, one, place)
+    if isinstance(value, dict):
+        struct = _struct_of(value, kind)
+        if struct is not None:
+            yield from _beside(value, _types_of(struct), place)
+    elif isinstance(value, list):
+        for one in _kinds(kind):
+            if get_origin(one) is list and _has_struct(one):
+                (item,) = get_args(one)
+                for number, inner in enumerate(value):
+                    yield from _beside_in(inner, item, f"{place}[{number}]")
+
+
+def _struct_of(value: Mapping[str, Any], kind: Any) -> type[msgspec.Struct] | None:
+    """What an object is read into. None: nothing, or its `type` is one that its reader refuses."""
+    by_tag = _by_tag(kind)
+    if None in by_tag:
+        return by_tag[None]
+    tag = value.get("type") or next(iter(by_tag), None)
+    return by_tag.get(tag) if isinstance(tag, str) else None
+
+
+@cache
+def _by_tag(kind: Any) -> Mapping[str | int | None, type[msgspec.Struct]]:
+    """The structs of a type by their tags; one without tags by None."""
+    return {one.__struct_config__.tag: one for one in _kinds(kind) if _is_struct(one)}
+
+
+def _kinds(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
 @cache
 def _types_of(kind: type[msgspec.Struct]) -> Mapping[str, Any]:
-    """Of a struct's fields, by their names in JSON."""
-    return {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+    """Of a struct's fields, by their names in JSON; a tag is one of them."""
+    tag = kind.__struct_config__.tag_field
+    return {
+        **({} if tag is None else {tag: str}),
+        **{one.encode_name: one.type for one in msgspec.structs.fields(kind)},
+    }
 
 
 @cache

@@ -209,6 +209,23 @@ def test_an_unknown_field_is_an_error_in_strict_mode() -> None:
     assert response.json()["error"]["param"] == "colour"
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/tokenize"])
+def test_an_unknown_field_of_a_text_part_is_named_and_one_of_a_message_is_the_templates(path: str) -> None:
+    body = {"messages": [{"role": "user", "mood": "x", "content": [{"type": "text", "text": "hi", "colour": 1}]}]}
+    response = stand().post(path, body)
+    assert (response.status_code, response.headers["x-ignored-fields"]) == (200, "messages[0].content[0].colour")
+    refused = stand(strict=True).post(path, body)
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "messages[0].content[0].colour")
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/tokenize"])
+def test_a_call_in_the_form_before_tool_calls_is_refused(path: str) -> None:
+    said = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
+    response = stand().post(path, {"messages": [{"role": "user", "content": "hi"}, said]})
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "messages[1].function_call")
+    assert response.json()["error"]["message"].endswith("send tool_calls")
+
+
 def test_null_is_absent_for_every_optional_field() -> None:
     from dayzero.gateway.views.chat import RULES, ChatRequest
 

@@ -42,6 +42,13 @@ def body_of(content: object = "hi", **fields: Any) -> dict[str, Any]:
     return {"max_tokens": 300, "messages": [{"role": "user", "content": content}], **fields}
 
 
+RESULT = {"type": "tool_result", "tool_use_id": "c", "content": "x"}
+
+
+def said(*blocks: dict[str, Any]) -> dict[str, Any]:
+    return {"role": "user", "content": list(blocks)}
+
+
 def ask(this: Stand, content: object = "hi", **fields: Any) -> httpx.Response:
     return this.post("/v1/messages", body_of(content, **fields))
 
@@ -327,8 +334,12 @@ def test_what_a_coding_agent_sends_is_taken() -> None:
     response = hermes(f"<think>so</think>It rains.{CALL}").post("/v1/messages?beta=true", body)
     message = assembled(events_of(response))
     assert [block["type"] for block in message["content"]] == ["thinking", "text", "tool_use"]
-    ignored = "tools[0].eager_input_streaming, thinking.budget_tokens, context_management, metadata"
-    assert response.headers["x-ignored-fields"] == ignored
+    in_messages = "messages[1].content[0].signature, messages[1].content[1].caller"
+    others = "tools[0].eager_input_streaming, thinking.budget_tokens, context_management, metadata"
+    assert response.headers["x-ignored-fields"] == f"{in_messages}, {others}"
+    for name in ("thinking", "context_management"):
+        del body[name]
+    assert hermes("ok", strict=True).post("/v1/messages?beta=true", body).status_code == 200
 
 
 def test_cache_control_may_stand_anywhere_and_changes_nothing() -> None:
@@ -375,3 +386,37 @@ def test_an_output_that_repeated_itself_says_so_beside_its_reason() -> None:
     message = ask(stand(says(text, per_event=7)), max_tokens=480, collapse_guard="stop").json()
     assert message["stop_reason"] == "max_tokens"
     assert message["x_collapse"]["tier"]
+
+
+@pytest.mark.parametrize(
+    ("place", "fields"),
+    [
+        ("messages[0].colour", {"messages": [{"role": "user", "content": "hi", "colour": 1}]}),
+        ("messages[0].content[0].colour", {"messages": [said({"type": "text", "text": "hi", "colour": 1})]}),
+        ("messages[0].content[0].text", {"messages": [said({**RESULT, "text": "x"})]}),
+        (
+            "messages[0].content[0].content[0].colour",
+            {"messages": [said({**RESULT, "content": [{"type": "text", "text": "x", "colour": 1}]})]},
+        ),
+        ("system[0].colour", {"system": [{"type": "text", "text": "x", "colour": 1}]}),
+    ],
+)
+def test_an_unknown_field_of_a_message_or_block_is_named_by_its_place(place: str, fields: dict[str, Any]) -> None:
+    response = stand().post("/v1/messages", body_of(**fields))
+    assert (response.status_code, response.headers["x-ignored-fields"]) == (200, place)
+    refused = stand(strict=True).post("/v1/messages", body_of(**fields))
+    assert refused.status_code == 400
+    assert f"unknown field: {place}" in refused.json()["error"]["message"]
+
+
+def test_a_block_of_an_unknown_type_is_refused_by_its_type_in_strict_mode_too() -> None:
+    for type_ in ("image", None, ["text"]):
+        response = ask(stand(strict=True), [{"type": type_, "source": {}}])
+        if type_ is not None:
+            assert "messages[0].content[0].type" in response.json()["error"]["message"]
+        assert response.status_code == 400
+
+
+def test_whether_a_result_is_an_error_is_true_or_false() -> None:
+    response = ask(stand(), [{**RESULT, "is_error": "no"}])
+    assert (response.status_code, "messages[0].content[0].is_error" in response.text) == (400, True)

@@ -408,3 +408,46 @@ def test_the_context_is_that_of_the_model() -> None:
     this = hermes("ok")
     respond(this)
     assert this.replica.submits[0].params.max_tokens == SPEC.max_context - len(this.replica.submits[0].prompt)
+
+
+ITEM: dict[str, Any] = {"role": "user", "content": "hi"}
+PART = {"type": "input_text", "text": "hi", "colour": 1}
+OUTPUT = {"type": "function_call_output", "call_id": "c", "output": [PART]}
+REASONING: dict[str, Any] = {"type": "reasoning", "summary": []}
+
+
+@pytest.mark.parametrize(
+    ("place", "item"),
+    [
+        ("input[0].colour", {**ITEM, "colour": 1}),
+        ("input[0].content[0].colour", {**ITEM, "content": [PART]}),
+        ("input[0].output[0].colour", OUTPUT),
+        ("input[0].arguments", {**REASONING, "arguments": "{}"}),
+        ("input[0].summary[0].colour", {**REASONING, "summary": [{"type": "summary_text", "text": "x", "colour": 1}]}),
+        (
+            "input[0].content[0].colour",
+            {**REASONING, "content": [{"type": "reasoning_text", "text": "x", "colour": 1}]},
+        ),
+    ],
+)
+def test_an_unknown_field_of_an_item_or_part_is_named_by_its_place(place: str, item: dict[str, Any]) -> None:
+    response = respond(stand(), [item, ITEM])
+    assert (response.status_code, response.headers["x-ignored-fields"]) == (200, place)
+    assert error_of(respond(stand(strict=True), [item, ITEM])) == (400, place, None)
+
+
+def test_encrypted_reasoning_is_named_and_taken_in_strict_mode() -> None:
+    response = respond(stand(strict=True), [{**REASONING, "encrypted_content": "x"}, ITEM])
+    assert (response.status_code, response.headers["x-ignored-fields"]) == (200, "input[0].encrypted_content")
+
+
+def test_an_item_of_an_unknown_type_is_refused_by_its_type_in_strict_mode_too() -> None:
+    response = respond(stand(strict=True), [{"type": "computer_call", "action": {}}])
+    assert error_of(response) == (400, "input[0].type", None)
+
+
+def test_the_output_of_a_response_goes_back_in_strict_mode() -> None:
+    this = hermes(f"<think>so</think>It rains.{CALL}", strict=True)
+    output = respond(this, tools=[WEATHER]).json()["output"]
+    assert {item["type"] for item in output} == {"reasoning", "message", "function_call"}
+    assert respond(this, [*output, ITEM]).status_code == 200

@@ -10,6 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from dayzero.core.sampling import MAX_LOGPROBS
 from dayzero.errors import RequestError
+from dayzero.gateway.chat_encoder import MESSAGE_RULES
 from dayzero.gateway.config import GatewayConfig
 from dayzero.gateway.fields import HARMLESS, HARMLESS_EXTRAS, INSTEAD, NEUTRAL, GenerationFields, Terms, terms_of
 from dayzero.gateway.generate import Usage
@@ -57,7 +58,7 @@ class ChatRequest(GenerationFields, frozen=True, kw_only=True):
     include_reasoning: bool | None = None
 
 
-RULES = FieldRules(
+RULES = MESSAGE_RULES | FieldRules(
     neutral={
         **NEUTRAL,
         "add_special_tokens": (False,),

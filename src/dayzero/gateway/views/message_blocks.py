@@ -3,12 +3,77 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from dayzero.errors import RequestError
+from dayzero.gateway.parse import FieldRules
 
 _ROLES = ("user", "assistant", "system")
 
 Block = tuple[Mapping[str, Any], str]  # and the field that it stands in
 Message = dict[str, Any]
+
+
+class AnyBlock(msgspec.Struct, frozen=True, kw_only=True):
+    """What every block may have. `cache_control` asks for what is done anyway."""
+
+    cache_control: Any = None
+
+
+class TextBlock(AnyBlock, frozen=True, kw_only=True, tag="text"):
+    """What is said."""
+
+    text: Any = None
+
+
+class ThinkingBlock(AnyBlock, frozen=True, kw_only=True, tag="thinking"):
+    """What the model thought."""
+
+    thinking: Any = None
+
+
+class RedactedBlock(AnyBlock, frozen=True, kw_only=True, tag="redacted_thinking"):
+    """What another server's model thought."""
+
+
+class ToolUseBlock(AnyBlock, frozen=True, kw_only=True, tag="tool_use"):
+    """A call."""
+
+    id: Any = None
+    name: Any = None
+    input: Any = None
+
+
+class ToolResultBlock(AnyBlock, frozen=True, kw_only=True, tag="tool_result"):
+    """What came of it."""
+
+    tool_use_id: Any = None
+    content: str | list[TextBlock] | None = None
+    is_error: Any = None
+
+
+class BlockMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """`messages[]`."""
+
+    role: Any = None
+    content: str | list[TextBlock | ThinkingBlock | RedactedBlock | ToolUseBlock | ToolResultBlock] | None = None
+
+
+BLOCK_RULES = FieldRules(
+    neutral={},
+    harmless=frozenset(
+        {
+            "messages[].content[].caller",
+            "messages[].content[].citations",
+            "messages[].content[].content[].citations",
+            "messages[].content[].data",
+            "messages[].content[].signature",
+            "messages[].content[].toolset_name",
+            "system[].citations",
+        }
+    ),
+    inside={"messages": list[BlockMessage], "system": str | list[TextBlock]},
+)
 
 
 def messages_of(
@@ -86,7 +151,9 @@ def _user(blocks: Sequence[Block], names: Mapping[str, str]) -> Iterator[Message
         call_id = _string(block, "tool_use_id", at)
         content = block.get("content")
         result = "" if content is None or content == [] else _text(_blocks(content, f"{at}.content"))
-        if block.get("is_error") is True:
+        if not isinstance(block.get("is_error"), bool | None):
+            raise RequestError("not true or false", param=f"{at}.is_error")
+        if block.get("is_error"):
             result = f"Error: {result}"  # no template has a place for it
         told = {"role": "tool", "tool_call_id": call_id, "content": result}
         yield {**told, "name": names[call_id]} if call_id in names else told

@@ -17,7 +17,7 @@ from dayzero.gateway.service import TextService
 from dayzero.gateway.structured import Structured, json_of
 from dayzero.gateway.tools import tool_use
 from dayzero.gateway.turn import Turn, Turns
-from dayzero.gateway.views.message_blocks import messages_of
+from dayzero.gateway.views.message_blocks import BLOCK_RULES, messages_of
 from dayzero.gateway.views.message_events import MessagesFormat, Thinking
 
 _THINKING = ("enabled", "adaptive", "disabled")
@@ -96,7 +96,7 @@ class MessagesRequest(CountTokensRequest, frozen=True, kw_only=True):
     collapse_guard: Mode | None = None
 
 
-RULES = FieldRules(
+RULES = BLOCK_RULES | FieldRules(
     neutral={"compaction": (), "container": (), "mcp_servers": ([],), "thread": ()},
     instead={
         "compaction": "ask for a summary in a message",

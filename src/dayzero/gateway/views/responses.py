@@ -14,7 +14,6 @@ from dayzero.core.sampling import SamplingParams
 from dayzero.errors import RequestError
 from dayzero.gateway import exchange
 from dayzero.gateway.config import GatewayConfig, Limits
-from dayzero.gateway.errors import UnsupportedParameter
 from dayzero.gateway.fields import HARMLESS, DrawingFields, GenerationFields, terms_of
 from dayzero.gateway.parse import FieldRules
 from dayzero.gateway.response_store import ResponseStore, StoredResponse
@@ -23,7 +22,7 @@ from dayzero.gateway.structured import Structured, json_of
 from dayzero.gateway.tools import tool_use
 from dayzero.gateway.turn import Turn, Turns
 from dayzero.gateway.views.responses_format import Keep, ResponsesFormat
-from dayzero.gateway.views.responses_input import Item, items_of, messages_of
+from dayzero.gateway.views.responses_input import ITEM_RULES, Item, check_include, items_of, messages_of
 from dayzero.gateway.views.responses_stored import find_stored
 from dayzero.grammar.wanted import ANY_OBJECT
 
@@ -99,7 +98,7 @@ class ResponsesRequest(DrawingFields, frozen=True, kw_only=True):
     metadata: dict[str, str] | None = None
 
 
-RULES = FieldRules(
+RULES = ITEM_RULES | FieldRules(
     neutral={
         "background": (False,),
         "context_management": ([],),
@@ -136,18 +135,6 @@ RULES = FieldRules(
     shapes={"tools": list[ResponsesTool], "tool_choice": str | ResponsesToolChoice},
 )
 
-# What `include` may ask for: nothing here has any of it, and the reasoning of a response is in its items as it is.
-_INCLUDABLE = frozenset(
-    {
-        "code_interpreter_call.outputs",
-        "computer_call_output.output.image_url",
-        "file_search_call.results",
-        "message.input_image.image_url",
-        "reasoning.encrypted_content",
-        "web_search_call.action.sources",
-        "web_search_call.results",
-    }
-)
 _SWEEP_S = 60.0
 _MAX_METADATA = 16
 _MAX_METADATA_NAME_CHARS = 64
@@ -305,11 +292,7 @@ def _renamed(param: str | None) -> str | None:
 
 
 def _check(request: ResponsesRequest) -> None:
-    for name in request.include or ():
-        if name == "message.output_text.logprobs":
-            raise UnsupportedParameter("include")
-        if name not in _INCLUDABLE:
-            raise RequestError("unknown name", param="include", hint=f"known: {', '.join(sorted(_INCLUDABLE))}")
+    check_include(request.include or ())
     metadata = request.metadata or {}
     if len(metadata) > _MAX_METADATA:
         raise RequestError(f"too many entries: {len(metadata)} (limit: {_MAX_METADATA})", param="metadata")

@@ -5,7 +5,11 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from dayzero.errors import RequestError
+from dayzero.gateway.errors import UnsupportedParameter
+from dayzero.gateway.parse import FieldRules
 
 Item = dict[str, Any]
 
@@ -13,6 +17,118 @@ _ROLES = ("user", "assistant", "system", "developer")
 _TEXTS = frozenset({"input_text", "output_text", "text"})
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "function_call_output": "fco"}
+
+# What `include` may ask for: nothing here has any of it, and the reasoning of a response is in its items as it is.
+INCLUDABLE = frozenset(
+    {
+        "code_interpreter_call.outputs",
+        "computer_call_output.output.image_url",
+        "file_search_call.results",
+        "message.input_image.image_url",
+        "reasoning.encrypted_content",
+        "web_search_call.action.sources",
+        "web_search_call.results",
+    }
+)
+
+
+class AnyText(msgspec.Struct, frozen=True, kw_only=True):
+    """What every part of text has."""
+
+    text: Any = None
+
+
+class InputText(AnyText, frozen=True, kw_only=True, tag="input_text"):
+    """What the model is told."""
+
+
+class OutputText(AnyText, frozen=True, kw_only=True, tag="output_text"):
+    """What it said."""
+
+
+class PlainText(AnyText, frozen=True, kw_only=True, tag="text"):
+    """Either."""
+
+
+class ReasoningText(AnyText, frozen=True, kw_only=True, tag="reasoning_text"):
+    """What it thought."""
+
+
+class SummaryText(AnyText, frozen=True, kw_only=True, tag="summary_text"):
+    """What it thought, in short."""
+
+
+class Refusal(msgspec.Struct, frozen=True, kw_only=True, tag="refusal"):
+    """Why it said no."""
+
+    refusal: Any = None
+
+
+class AnyItem(msgspec.Struct, frozen=True, kw_only=True):
+    """What every item may have."""
+
+    id: Any = None
+
+
+class MessageItem(AnyItem, frozen=True, kw_only=True, tag="message"):
+    """What is said; also an item without a type."""
+
+    role: Any = None
+    content: str | list[InputText | OutputText | PlainText | Refusal] | None = None
+
+
+class CallItem(AnyItem, frozen=True, kw_only=True, tag="function_call"):
+    """A call."""
+
+    call_id: Any = None
+    name: Any = None
+    arguments: Any = None
+
+
+class CallOutputItem(AnyItem, frozen=True, kw_only=True, tag="function_call_output"):
+    """What came of it."""
+
+    call_id: Any = None
+    output: str | list[InputText | OutputText | PlainText] | None = None
+
+
+class ReasoningItem(AnyItem, frozen=True, kw_only=True, tag="reasoning"):
+    """What the model thought."""
+
+    content: list[ReasoningText] | None = None
+    summary: list[SummaryText] | None = None
+
+
+ITEM_RULES = FieldRules(
+    neutral={},
+    harmless=frozenset(
+        {
+            "input[].async",
+            "input[].caller",
+            "input[].content[].annotations",
+            "input[].content[].logprobs",
+            "input[].content[].prompt_cache_breakpoint",
+            "input[].encrypted_content",
+            "input[].name",
+            "input[].namespace",
+            "input[].output[].annotations",
+            "input[].output[].logprobs",
+            "input[].output[].prompt_cache_breakpoint",
+            "input[].phase",
+            "input[].status",
+        }
+    ),
+    inside={"input": str | list[MessageItem | CallItem | CallOutputItem | ReasoningItem]},
+)
+
+
+def check_include(names: Sequence[str], param: str = "include") -> None:
+    """Raises RequestError for a name of what there is, but is not told, and for one of nothing."""
+    for name in names:
+        if name == "message.output_text.logprobs":
+            raise UnsupportedParameter(param)
+        if name not in INCLUDABLE:
+            raise RequestError("unknown name", param=param, hint=f"known: {', '.join(sorted(INCLUDABLE))}")
 
 
 def draw_id(kind: str) -> str:

@@ -10,9 +10,21 @@ from starlette.types import Receive, Scope, Send
 from dayzero.errors import RequestError
 from dayzero.gateway import exchange
 from dayzero.gateway.answer import send_json
-from dayzero.gateway.errors import UnknownResponse, UnsupportedParameter
+from dayzero.gateway.errors import UnknownResponse
+from dayzero.gateway.parse import FieldRules, without_effect
 from dayzero.gateway.response_store import ResponseStore, StoredResponse
+from dayzero.gateway.views.responses_input import check_include
 
+# Of a query: the names that have an effect, and what becomes of others. Official clients send lists as `include[]`.
+INCLUDE = ("include", "include[]")
+RESPONSE_QUERY: Mapping[str, Any] = dict.fromkeys(INCLUDE, str)
+RESPONSE_RULES = FieldRules(
+    neutral={"stream": ("false", "0")},
+    instead={"stream": "leave it out: it is told at once"},
+    harmless=frozenset({"include_obfuscation", "starting_after"}),
+)
+PAGE_QUERY: Mapping[str, Any] = dict.fromkeys(("order", "limit", "after", *INCLUDE), str)
+PAGE_RULES = FieldRules(neutral={})
 _DEFAULT_ITEMS = 20
 _MAX_ITEMS = 100
 
@@ -40,14 +52,14 @@ def _unknown(store: ResponseStore | None, param: str | None = None) -> UnknownRe
 class StoredResponseView:
     """GET: the response as it was answered. It is not told again as a stream."""
 
-    def __init__(self, store: ResponseStore | None) -> None:
+    def __init__(self, store: ResponseStore | None, *, strict: bool) -> None:
         self._store = store
+        self._strict = strict
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         del receive
         found = _found(self._store, scope)
-        if _query(scope).get("stream", "false") not in ("false", "0"):
-            raise UnsupportedParameter("stream")
+        _query(scope, RESPONSE_QUERY, RESPONSE_RULES, strict=self._strict)
         await send_json(send, found.body)
 
 
@@ -82,13 +94,15 @@ class CancelResponseView:
 class InputItemsView:
     """GET: the items that a response goes on from, those of the responses before it included; the last one first."""
 
-    def __init__(self, store: ResponseStore | None) -> None:
+    def __init__(self, store: ResponseStore | None, *, strict: bool) -> None:
         self._store = store
+        self._strict = strict
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         del receive
         items = msgspec.json.decode(_found(self._store, scope).items)
-        await send_json(send, msgspec.json.encode(page_of(items, _query(scope))))
+        query = _query(scope, PAGE_QUERY, PAGE_RULES, strict=self._strict)
+        await send_json(send, msgspec.json.encode(page_of(items, query)))
 
 
 def page_of(items: list[dict[str, Any]], query: Mapping[str, str]) -> dict[str, Any]:
@@ -118,10 +132,14 @@ def _found(store: ResponseStore | None, scope: Scope) -> StoredResponse:
     return find_stored(store, exchange.of(scope).tenant, scope["path_params"]["response"])
 
 
-def _query(scope: Scope) -> dict[str, str]:
-    """The last value of each name. Bounded with the headers."""
+def _query(scope: Scope, known: Mapping[str, Any], rules: FieldRules, *, strict: bool) -> dict[str, str]:
+    """The last value of each name; those without effect are noted for the answer. Bounded with the headers."""
     try:
         found = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True, max_num_fields=16)
     except ValueError:
         raise RequestError("malformed query") from None
-    return {name: values[-1] for name, values in found.items()}
+    for name in INCLUDE:
+        check_include(found.get(name, ()))
+    query = {name: values[-1] for name, values in found.items()}
+    exchange.of(scope).ignored_fields += without_effect(query, known, rules, strict=strict)
+    return query

@@ -8,12 +8,12 @@ from starlette.types import Receive, Scope, Send
 from dayzero.core.sampling import check_prompt
 from dayzero.errors import RequestError
 from dayzero.gateway.answer import send_json
-from dayzero.gateway.chat_encoder import ChatEncoder
+from dayzero.gateway.chat_encoder import MESSAGE_RULES, ChatEncoder
 from dayzero.gateway.fields import check_text_size
 from dayzero.gateway.parse import FieldRules
 from dayzero.gateway.service import TextService
 
-RULES = FieldRules(
+RULES = MESSAGE_RULES | FieldRules(
     neutral={"add_special": (), "chat_template": (), "content": (), "tools": ([],), "with_pieces": (False,)},
     instead={
         "add_special": "send add_special_tokens",
