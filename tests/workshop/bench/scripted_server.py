@@ -49,19 +49,23 @@ class Refusal:
 class ScriptedServer:
     """After the last script the first comes again."""
 
-    def __init__(self, *scripts: Stream | Refusal, models: object = None, tokenize: object = None) -> None:
+    def __init__(
+        self, *scripts: Stream | Refusal, models: object = None, tokenize: object = None, version: object = None
+    ) -> None:
         self.scripts = scripts
         self.bodies: list[dict] = []
         self.paths: list[str] = []
         self.headers: list[dict[str, str]] = []
         self._models = {"data": [{"id": "m"}]} if models is None else models
         self._tokenize = tokenize
+        self._version = version
         self._released = asyncio.Event()
         self._asked = asyncio.Condition()
 
     async def __aenter__(self) -> "ScriptedServer":
         app = web.Application()
         app.router.add_get("/v1/models", self._serve_models)
+        app.router.add_get("/version", self._serve_version)
         app.router.add_post("/tokenize", self._serve_tokens)
         app.router.add_post("/{path:.*}", self._serve)
         self._runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -87,6 +91,9 @@ class ScriptedServer:
 
     async def _serve_tokens(self, _request: web.Request) -> web.Response:
         return web.json_response(self._tokenize) if self._tokenize else web.Response(status=404)
+
+    async def _serve_version(self, _request: web.Request) -> web.Response:
+        return web.json_response(self._version) if self._version else web.Response(status=404)
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
         script = self.scripts[len(self.bodies) % len(self.scripts)]

@@ -159,11 +159,12 @@ def test_a_load_without_shape_or_end_is_refused(fields):
         Load(**fields)
 
 
-def drive(plan, *scripts, rounds=(0,), labels=("A",)):
+def drive(plan, *scripts, rounds=(0,), labels=("A",), is_dayzero=False):
     async def go():
         recorded = []
         async with ScriptedServer(*scripts) as server, open_http(None) as http:
-            driver = Driver(http, Target(server.url, "m", None), plan, None, SystemClock())
+            target = Target(server.url, "m", None, is_dayzero)
+            driver = Driver(http, target, plan, None, SystemClock())
             await driver.warm_up("A")
             num_warm = len(server.bodies)
             for label in labels:
@@ -177,6 +178,18 @@ def drive(plan, *scripts, rounds=(0,), labels=("A",)):
 def plan_of(**fields):
     load = Load(concurrency=1, requests=3)
     return Plan(**({"workload": "humaneval", "options": WorkloadOptions(), "load": load, "seed": 7} | fields))
+
+
+@pytest.mark.parametrize(
+    ("is_dayzero", "fields", "guard"),
+    [(True, {}, "off"), (False, {}, None), (True, {"extra": {"collapse_guard": "stop"}}, "stop")],
+)
+def test_only_chats_of_dayzero_ask_not_to_be_guarded_unless_the_plan_says_otherwise(is_dayzero, fields, guard):
+    for as_chat in (True, False):
+        plan = plan_of(as_chat=as_chat, **fields)
+        _, server, _ = drive(plan, answer("x"), is_dayzero=is_dayzero)
+        said = guard if as_chat else fields.get("extra", {}).get("collapse_guard")
+        assert [body.get("collapse_guard") for body in server.bodies] == [said] * 3
 
 
 def test_warm_up_requests_are_sent_but_not_recorded():

@@ -5,6 +5,7 @@ import pytest
 from dayzero.errors import ConfigError
 from dayzero.workshop.bench.target import Target, base_url, choose_writer, discover, open_http
 from dayzero.workshop.bench.workloads.writer import TokenIdWriter, WordWriter
+from tests.gateway.stand import run_live, stand
 from tests.workshop.bench.scripted_server import Refusal, ScriptedServer
 
 COUNTED = Refusal(200, {"choices": [], "usage": {"prompt_tokens": 200}})
@@ -61,6 +62,18 @@ def test_the_first_served_model_is_the_default():
 def test_a_model_that_is_not_served_is_refused_with_those_that_are():
     with pytest.raises(ConfigError, match=r"does not serve the model: x\nhint: served: m"):
         discovered("x")
+
+
+def test_dayzero_is_known_by_what_it_says_of_itself_and_others_are_not_taken_for_it():
+    async def at(address):
+        async with open_http(None) as http:
+            return await discover(http, "http://{}:{}".format(*address), None)
+
+    with run_live(stand()) as address:
+        assert asyncio.run(at(address)).is_dayzero
+    other = discovered(version={"version": "0.9"})
+    assert (other.version, other.is_dayzero) == ("0.9", False)
+    assert (discovered().version, discovered().is_dayzero) == (None, False)
 
 
 @pytest.mark.parametrize(

@@ -26,12 +26,17 @@ Record = Callable[[Timeline], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """What every request asks besides its prompt. `extra` fields are sent as they are, and win."""
+    """What every request asks besides its prompt. `extra` fields are sent as they are, and win.
+
+    guard_off   chats say that nobody shall watch them for repetition: a retry takes time that no other server spends.
+                Only dayzero knows the field; another server may refuse it
+    """
 
     model: str
     max_tokens: int = 128
     temperature: float = 0.0
     ignore_eos: bool = False
+    guard_off: bool = False
     extra: Mapping[str, object] = field(default_factory=dict)
 
     def body(self, max_tokens: int | None) -> dict[str, object]:
@@ -95,7 +100,8 @@ class Client:
         body = self._sampling.body(turn.max_tokens)
         if isinstance(turn, Completion):
             return "/v1/completions", msgspec.json.encode(body | {"prompt": turn.prompt})
-        return "/v1/chat/completions", msgspec.json.encode(body | {"messages": [*history, *turn.messages]})
+        guard = {"collapse_guard": "off"} if self._sampling.guard_off else {}
+        return "/v1/chat/completions", msgspec.json.encode(guard | body | {"messages": [*history, *turn.messages]})
 
 
 class _Attempt:

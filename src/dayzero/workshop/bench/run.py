@@ -85,6 +85,7 @@ class Driver:
             max_tokens=plan.max_tokens,
             temperature=plan.temperature,
             ignore_eos=plan.ignore_eos,
+            guard_off=target.is_dayzero,
             extra=plan.extra,
         )
         self._client = Client(http, target.base_url, sampling, clock, timeout_s=plan.timeout_s)

@@ -25,11 +25,15 @@ Body = TypeVar("Body")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A server as it answered before the run. `version` None: it does not say."""
+    """A server as it answered before the run. `version` None: it does not say.
+
+    is_dayzero   its /version says what its numerics are, as no other server's does
+    """
 
     base_url: str
     model: str
     version: str | None
+    is_dayzero: bool = False
 
 
 class _Model(msgspec.Struct):
@@ -42,6 +46,7 @@ class _Models(msgspec.Struct):
 
 class _Version(msgspec.Struct):
     version: str
+    numerics_id: str | None = None
 
 
 class _Tokens(msgspec.Struct):
@@ -85,8 +90,9 @@ async def discover(http: aiohttp.ClientSession, url: str, model: str | None) -> 
         raise ConfigError(f"{url} serves no model")
     if model is not None and model not in served:
         raise ConfigError(f"{url} does not serve the model: {model}", hint=f"served: {', '.join(served[:10])}")
-    version = await _ask(http, "GET", f"{url}/version", None, _Version)
-    return Target(url, model or served[0], version.version if version else None)
+    told = await _ask(http, "GET", f"{url}/version", None, _Version)
+    version, numerics_id = (None, None) if told is None else (told.version, told.numerics_id)
+    return Target(url, model or served[0], version, is_dayzero=numerics_id is not None)
 
 
 async def choose_writer(http: aiohttp.ClientSession, targets: Sequence[Target], *, text_only: bool) -> PromptWriter:
