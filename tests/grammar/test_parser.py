@@ -59,6 +59,16 @@ def test_one_object_of_all_arguments_may_stand_beside_calls_of_tags() -> None:
         assert len({str(read(parser_for(form, offered), way)) for way in ways}) == 1, output[:end]
 
 
+@pytest.mark.parametrize("end", ["<|/tool_call|>", " \n<|/tool_call|>", "", " \n"])
+def test_what_may_follow_a_list_of_calls_is_no_text_and_may_be_missing(end: str) -> None:
+    form = FORMATS["phi-4-mini"]
+    for trigger in form.triggers:
+        output = f'{trigger}[{{"name": "f", "arguments": {{}}}}]{end} <|/tool'
+        answer = read_every_way(lambda: parser_for(form, [Tool("f", {})]), output)
+        assert answer.calls == [ReadCall("f", "{}", True)]
+        assert answer.text.strip() == "<|/tool"
+
+
 def check(answer: Answer, case: Case) -> None:
     """White space around texts is not compared: the sources disagree about it."""
     expected = case.expected

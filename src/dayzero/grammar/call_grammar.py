@@ -184,7 +184,7 @@ def _section(shape: Shape, lark: Lark, tools: Sequence[Tool], parallel: bool, *,
             return f"WS? {_envelopes(shape.arguments_key, lark, tools)} WS? {lark.literal(shape.end)}"
         case EnvelopedList():
             calls = _several(_envelopes(shape.arguments_key, lark, tools), ",", parallel)
-            end = f" WS? {lark.literal(shape.end)}" if shape.end else ""
+            end = f" (WS? {lark.literal(shape.end)})?" if shape.end else ""
             return f'WS? "[" WS? {calls} WS? "]"{end}'
         case BareEnvelopes():
             return _several(_envelopes(shape.arguments_key, lark, tools), ";", parallel)

@@ -177,6 +177,18 @@ def ahead(window: Window, *choices: str) -> Generator[Said, None, str]:
         yield from more(window)
 
 
+def passed(window: Window, mark: str) -> Reader:
+    """Take the mark, and white space before it, if it is what comes next."""
+    while True:
+        rest = window.text.lstrip(SPACES)
+        if rest.startswith(mark):
+            window.take(len(window.text) - len(rest) + len(mark))
+            return
+        if window.is_final or not mark.startswith(rest):
+            return
+        yield None
+
+
 def peek(window: Window, count: int) -> Generator[Said, None, str]:
     """The next characters, fewer only at the end of the output."""
     while len(window.text) < count and not window.is_final:

@@ -1,9 +1,13 @@
 """Phi-4-mini.
 
+    <|tool_call|>[{"name": "f", "arguments": {…}}, …]<|/tool_call|>
     functools[{"name": "f", "arguments": {…}}, …]
 
-Source: vllm-project/vllm, examples/tool_chat_template_phi4_mini.jinja, and microsoft/Foundry-Local,
-samples/python/functioncalling.
+The first is what the model card says, though the end is often missing; the second, which some templates ask for, has
+none.
+Source: the model card of microsoft/Phi-4-mini-instruct, as ShishirPatil/gorilla reads it
+(berkeley-function-call-leaderboard, local_inference/phi_fc.py); vllm-project/vllm,
+examples/tool_chat_template_phi4_mini.jinja, and microsoft/Foundry-Local, samples/python/functioncalling.
 """
 
 from dayzero.grammar.format import Format
@@ -11,8 +15,8 @@ from dayzero.grammar.shapes.enveloped import EnvelopedList
 
 PHI4_MINI = Format(
     name="phi-4-mini",
-    triggers=("functools",),
-    shape=EnvelopedList(),
-    forbidden=("<|user|>", "<|tool_response|>"),
+    triggers=("<|tool_call|>", "functools"),
+    shape=EnvelopedList(end="<|/tool_call|>"),
+    forbidden=("<|user|>", "<|tool|>", "<|tool_response|>"),
     template=("functools",),
 )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from dayzero.grammar.envelope import envelope
 from dayzero.grammar.tools import Tool
-from dayzero.grammar.window import Reader, Truncated, Window, ahead, literal, spaces
+from dayzero.grammar.window import Reader, Truncated, Window, ahead, literal, passed, spaces
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Enveloped:
 class EnvelopedList:
     """[{"name": "f", "arguments": {...}}, ...]
 
-    end   what follows the list, if anything does
+    end   what may follow the list
     """
 
     end: str = ""
@@ -57,8 +57,7 @@ class EnvelopedList:
         else:
             window.take(1)
         if self.end:
-            yield from spaces(window)
-            yield from literal(window, self.end)
+            yield from passed(window, self.end)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
