@@ -76,3 +76,15 @@ def test_variables_on_the_list_pass_and_null_counts_as_absent():
     given = {"enable_thinking": False, "reasoning_effort": "high", "date_string": None}
     chat = conversation([USER], variables=given)
     assert chat.variables == {"enable_thinking": False, "reasoning_effort": "high"}
+
+
+@pytest.mark.parametrize("given", [5, ["a"], {"a": 1}, True])
+def test_an_id_of_a_call_that_is_no_string_is_refused_by_its_place(given):
+    asked = call("{}")
+    asked["tool_calls"][0]["id"] = given
+    with pytest.raises(RequestError) as caught:
+        conversation([USER, asked])
+    assert caught.value.param == "messages[1].tool_calls[0].id"
+    with pytest.raises(RequestError) as caught:
+        conversation([USER, {"role": "tool", "content": "x", "tool_call_id": given}])
+    assert caught.value.param == "messages[1].tool_call_id"

@@ -77,6 +77,7 @@ def _message(message: object, where: str) -> dict[str, object]:
     checked = {key: value for key, value in message.items() if value is not None}
     checked["role"] = "system" if role == "developer" else role
     checked["content"] = _content(message.get("content"), f"{where}.content")
+    _check_id(checked.get("tool_call_id"), f"{where}.tool_call_id")
     calls = checked.pop("tool_calls", None)
     if calls:
         if not isinstance(calls, Sequence) or isinstance(calls, str):
@@ -107,7 +108,13 @@ def _call(call: object, where: str) -> dict[str, object]:
         raise RequestError("not a function call with a name", param=where)
     if call.get("type", "function") != "function":
         raise RequestError("unknown type", param=f"{where}.type", hint="known: function")
+    _check_id(call.get("id"), f"{where}.id")
     return {**call, "type": "function", "function": {**function, "arguments": _arguments(function.get("arguments"))}}
+
+
+def _check_id(given: object, where: str) -> None:
+    if not (given is None or isinstance(given, str)):
+        raise RequestError("not a string", param=where)
 
 
 def _arguments(arguments: object) -> object:
