@@ -253,6 +253,11 @@ def test_the_length_of_a_string_between_tags_is_bound() -> None:
     ("parameters", "fitting", "others"),
     [
         ({"properties": {"a": {"$ref": "#/$defs/s"}}, "$defs": {"s": {"enum": ["x", "y"]}}}, {"a": "x"}, {"a": "z"}),
+        (
+            {"properties": {"a": {"$ref": "#/$defs/s", "description": "x"}}, "$defs": {"s": {"type": "integer"}}},
+            {"a": 1},
+            {"a": [1]},
+        ),
         ({"$ref": "#/$defs/p", "$defs": {"p": {"properties": {"a": {"type": "integer"}}}}}, {"a": 1}, {"a": [1]}),
         ({"properties": {"a": {"type": "integer"}}, "additionalProperties": True}, {"a": 1, "bc": "x"}, {"a": [1]}),
         ({"properties": {"a": {"type": "integer", "enum": ["1"]}, "b": {}, "c": False}}, {"b": 1}, {"a": "1"}),
@@ -278,8 +283,16 @@ def test_arguments_that_stand_apart_are_bound_by_what_their_schema_says(
         ({"properties": {" a>": {}}}, "name"),
         ({"properties": {"a": False}, "required": ["a"]}, "nothing fits"),
         ({"$ref": "#/$defs/lost"}, "lost"),
+        ({"$ref": "#/$defs/s", "required": ["a"], "$defs": {"s": {"type": "object"}}}, "beside"),
+        ({"properties": {"a": {"$ref": "#/$defs/s", "maxLength": 1}}, "$defs": {"s": {}}}, "beside"),
     ],
 )
 def test_a_schema_that_cannot_be_bound_is_refused(found: Format, parameters: dict[str, object], named: str) -> None:
     with pytest.raises(RequestError, match=named):
         one_call(found, [Tool("f", parameters)])
+
+
+def test_what_constrains_beside_a_reference_among_a_strings_alternatives_is_refused() -> None:
+    alternatives = {"anyOf": [{"$ref": "#/$defs/s", "pattern": "x"}]}
+    with pytest.raises(RequestError, match="beside"):
+        one_call(QWEN3_CODER, [Tool("f", {"properties": {"a": alternatives}, "$defs": {"s": {"type": "string"}}})])

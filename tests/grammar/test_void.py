@@ -11,6 +11,8 @@ from dayzero.grammar.tools import Tool
 from dayzero.grammar.void import without_void
 from dayzero.grammar.wanted import JsonWanted
 from tests.gateway.stand import EOS, SPEC, byte_tokenizer
+from tests.grammar.bytes_vocabulary import BytesVocabulary
+from tests.grammar.written import Call, written
 
 OBJECT = {"type": "object", "properties": {"a": {"type": "integer"}}}
 VOID: list[dict[str, Any]] = [
@@ -146,3 +148,18 @@ def accepts(schema: dict[str, Any], text: str) -> bool:
     table = TokenTable(byte_tokenizer().to_json(), SPEC.vocab_size, (EOS,))
     matcher = table.matcher(plain_constraint(JsonWanted(schema)).grammar)
     return matcher.take(list(text.encode())) and matcher.is_accepting
+
+
+def test_arguments_that_stand_apart_are_bound_by_a_reference_of_draft_7_alone() -> None:
+    old = {"$schema": "http://json-schema.org/draft-07/schema#", **DOCUMENT}
+    tool = Tool("f", {**old, "properties": {"a": {"$ref": "#/definitions/word", "maxLength": 1}}}, strict=True)
+    bound = answer_constraint(
+        FORMATS["glm"],
+        [tool],
+        mode="required",
+        parallel=False,
+        starts_in_reasoning=False,
+        token_ids={},
+        eos_token_ids=(EOS,),
+    )
+    assert BytesVocabulary().accepts(bound.grammar, written(FORMATS["glm"], [Call("f", {"a": "abc"})]))

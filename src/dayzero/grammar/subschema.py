@@ -16,6 +16,11 @@ UNBOUND = frozenset(
         *("dependentRequired", "dependentSchemas", "dependencies"),
     }
 )
+_CONSTRAINS = UNBOUND | {
+    *("type", "enum", "const", "anyOf", "oneOf", "allOf", "items", "minItems", "maxItems", "uniqueItems"),
+    *("properties", "required", "additionalProperties", "minLength", "maxLength", "pattern"),
+    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+}
 WIDER = {"integer": "number"}  # a type, and the one that holds all of its values
 _ROOT = "#/$defs/root"
 
@@ -88,13 +93,16 @@ def referred(root: Schema, reference: object) -> object:
     return found
 
 
-def followed(root: Schema, schema: object, seen: set[str]) -> Schema | None:
+def followed(root: Schema, schema: object, seen: set[str], *, binds: bool = False) -> Schema | None:
     """What a reference comes to in the end, and any other schema itself.
 
     None for one that says nothing, and for a reference in `seen`, to which those on the way are added: schemas refer to
-    each other in circles. Raises RequestError for a reference that leads nowhere.
+    each other in circles. Raises RequestError for a reference that leads nowhere and, where what is found `binds`, for
+    one that has beside it what constrains too.
     """
     while isinstance(schema, Mapping) and "$ref" in schema:
+        if binds:
+            _check_alone(schema)
         reference = schema["$ref"]
         target = referred(root, reference)
         if str(reference) in seen:
@@ -110,7 +118,7 @@ def texts_of(root: Schema, schema: object) -> list[Schema]:
     seen: set[str] = set()
     waiting = [schema]
     while waiting:
-        one = followed(root, waiting.pop(0), seen)
+        one = followed(root, waiting.pop(0), seen, binds=True)
         if one is None:
             continue
         keyword = next((name for name in ("anyOf", "oneOf", "allOf") if listed(one.get(name))), "")
@@ -119,7 +127,7 @@ def texts_of(root: Schema, schema: object) -> list[Schema]:
             raise cannot_bind("allOf")
         if keyword:
             rest = {key: value for key, value in one.items() if key != keyword}
-            given = [followed(root, alternative, seen) for alternative in alternatives]
+            given = [followed(root, alternative, seen, binds=True) for alternative in alternatives]
             waiting += [{**rest, **alternative} for alternative in given if alternative is not None]
         elif one.get("type", "string") == "string" or "string" in listed(one.get("type")):
             found.append(one)
@@ -165,6 +173,7 @@ def _described(parameters: Schema) -> tuple[Schema, str]:
     """The schema that describes the arguments, and where in `parameters` it stands."""
     if "$ref" not in parameters:
         return parameters, ""
+    _check_alone(parameters)
     target = referred(parameters, parameters["$ref"])
     if not isinstance(target, Mapping) or "$ref" in target:
         raise cannot_bind("$ref")
@@ -175,12 +184,17 @@ def _alone(parameters: Schema, place: str, schema: object) -> Schema:
     """The schema at this place, with all that it refers to."""
     if not isinstance(schema, Mapping):
         return {}
-    schema = followed(parameters, schema, set())
+    schema = followed(parameters, schema, set(), binds=True)
     if schema is None:
         raise cannot_bind("$ref")
     if not _has_references(schema):
         return schema
     return {"$ref": f"{_ROOT}/{place}", "$defs": {"root": _moved(parameters)}}
+
+
+def _check_alone(reference: Schema) -> None:
+    if _CONSTRAINS & reference.keys():
+        raise cannot_bind("$ref beside others")
 
 
 def _kind_of(value: object) -> str:
