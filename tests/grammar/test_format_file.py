@@ -30,7 +30,7 @@ def toml_of(form: Format) -> str:
     shape = {"kind": next(name for name, kind in SHAPES.items() if kind is type(form.shape)), **changed(form.shape)}
     tables: dict[str, dict[str, Any]] = {"": changed(form), "shape": shape}
     del tables[""]["shape"]
-    tables[""].pop("template", None)
+    tables[""].pop("templates", None)
     if isinstance(tags := shape.pop("tags", None), Tags):
         tables["shape.tags"] = changed(tags)
         names = {says: name for name, says in VALUES.items()}
@@ -62,7 +62,7 @@ def file_of(folder: Path, text: str) -> Path:
 @pytest.mark.parametrize("form", WRITABLE, ids=lambda form: form.name)
 def test_a_built_in_format_can_be_written_as_a_file(form: Format, tmp_path: Path) -> None:
     found = read_format(file_of(tmp_path, toml_of(form)))
-    assert found == dataclasses.replace(form, template=())
+    assert found == dataclasses.replace(form, templates=())
     for case in cases_of(form.name.replace("-", "_").replace(".", "")):
         starts = case.starts_in_reasoning
         ours, theirs = (parser_for(one, case.offered(), starts_in_reasoning=starts) for one in (form, found))
@@ -79,7 +79,7 @@ def test_the_example_of_the_page_reads_what_the_page_says(tmp_path: Path) -> Non
 
 def test_the_page_names_every_key_and_every_kind() -> None:
     keys = {field.name for kind in (Format, Tags, *SHAPES.values()) for field in dataclasses.fields(kind)}
-    for word in {*keys - {"template"}, *SHAPES}:
+    for word in {*keys - {"templates"}, *SHAPES}:
         assert f"`{word}`" in PAGE, word
 
 
@@ -117,7 +117,7 @@ TAGGED = EXAMPLE
         ('reasoning = ["<a>"]' + MINIMAL, "reasoning: Expected `array` of length 2"),
         ('reasoning = ["<a>", "<a>"]' + MINIMAL, "reasoning: begins as it ends"),
         ('bare = " {"' + MINIMAL, "bare: holds white space"),
-        ('template = ["x"]' + MINIMAL, "template: no such key"),
+        ('templates = [["x"]]' + MINIMAL, "templates: no such key"),
         ('code = "x"' + MINIMAL, "code: no such key"),
         ("shape = 5", "shape: missing or no table"),
         (NAMED + 'head = "{name} {name}"', "shape.head"),

@@ -38,7 +38,7 @@ class Format:
     tokens            further strings within calls or thoughts that may be one token of a vocabulary
     call_id           how a template names the calls of earlier turns, where the model depends on it: `{name}`, and
                       `{index}` or `{index:9}`, so many digits, which counts the calls of a conversation
-    template          a chat template that holds all of these speaks this format
+    templates         a chat template that holds all of one of these speaks this format
     """
 
     name: str
@@ -50,7 +50,7 @@ class Format:
     forbidden: tuple[str, ...] = ()
     tokens: tuple[str, ...] = ()
     call_id: str = ""
-    template: tuple[str, ...] = ()
+    templates: tuple[tuple[str, ...], ...] = ()
 
     @property
     def reasoning_end(self) -> str:

@@ -40,7 +40,7 @@ VALUES: Mapping[str, bool | None] = {"string": True, "json": False, "schema": No
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _HEAD = re.compile(r"[^{}]*\{name\}[^{}]*(?:\{index\}[^{}]*)?")
 _MAY_BE_EMPTY = frozenset({"begin", "name_end"})  # of the keys that must be there
-_NOT_HERE = frozenset({"template"})  # says which built-in format a chat template speaks; a file is named by its path
+_NOT_HERE = frozenset({"templates"})  # says which built-in format a chat template speaks; a file is named by its path
 
 Table = Mapping[str, Any]
 

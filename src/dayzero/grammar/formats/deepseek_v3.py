@@ -26,5 +26,5 @@ DEEPSEEK_V3 = Format(
     reasoning=("<think>", "</think>"),
     forbidden=("<｜User｜>", "<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>"),
     tokens=("<｜tool▁sep｜>",),
-    template=("<｜tool▁sep｜>", "```json"),
+    templates=(("<｜tool▁sep｜>", "```json"),),
 )

@@ -17,5 +17,5 @@ DEEPSEEK_V31 = Format(
     triggers=("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"),
     reasoning=("<think>", "</think>"),
     forbidden=("<｜tool▁outputs▁begin｜>", "<｜tool▁output▁begin｜>", "<｜User｜>"),
-    template=("<｜tool▁calls▁begin｜>", "<｜tool▁sep｜>"),
+    templates=(("<｜tool▁calls▁begin｜>", "<｜tool▁sep｜>"),),
 )

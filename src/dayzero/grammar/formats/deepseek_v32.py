@@ -37,5 +37,5 @@ DEEPSEEK_V32 = Format(
     reasoning=("<think>", "</think>"),
     forbidden=("<｜User｜>", "<function_results>"),
     tokens=("｜DSML｜",),
-    template=("｜DSML｜", "function_calls>"),
+    templates=(("｜DSML｜", "function_calls>"),),
 )

@@ -16,5 +16,5 @@ GEMMA4 = Format(
     reasoning=("<|channel>thought\n", "<channel|>"),
     forbidden=("<|turn>", "<|tool_response>"),
     tokens=("<|channel>",),
-    template=("<|tool_call>call:", "<tool_call|>"),
+    templates=(("<|tool_call>call:", "<tool_call|>"),),
 )

@@ -32,5 +32,5 @@ GLM = Format(
     closes_reasoning=True,
     forbidden=("<|observation|>", "<|user|>", "<tool_response>"),
     tokens=("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"),
-    template=("<arg_key>", "<arg_value>"),
+    templates=(("<arg_key>", "<arg_value>"),),
 )

@@ -20,5 +20,5 @@ HARMONY = Format(
         call_end="<|call|>",
         last_end="<|return|>",
     ),
-    template=("<|channel|>", "<|message|>", "to="),
+    templates=(("<|channel|>", "<|message|>", "to="),),
 )

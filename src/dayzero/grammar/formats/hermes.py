@@ -12,5 +12,5 @@ HERMES = Format(
     triggers=("<tool_call>",),
     reasoning=("<think>", "</think>"),
     forbidden=("<tool_response>", "</tool_response>", "<|im_start|>"),
-    template=("<tool_call>", '"arguments"'),
+    templates=(("<tool_call>", '"arguments"'),),
 )

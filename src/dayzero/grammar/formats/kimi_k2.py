@@ -27,5 +27,5 @@ KIMI_K2 = Format(
     closes_reasoning=True,
     forbidden=("<|im_user|>", "<|im_system|>"),
     call_id="functions.{name}:{index}",
-    template=("<|tool_calls_section_begin|>", "<|tool_call_argument_begin|>"),
+    templates=(("<|tool_calls_section_begin|>", "<|tool_call_argument_begin|>"),),
 )

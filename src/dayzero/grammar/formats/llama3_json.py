@@ -12,5 +12,5 @@ LLAMA3_JSON = Format(
     triggers=("<|python_tag|>",),
     bare="{",
     forbidden=("<|start_header_id|>",),
-    template=("<|start_header_id|>", '"parameters"'),
+    templates=(("<|start_header_id|>", '"parameters"'),),
 )

@@ -34,5 +34,5 @@ MINIMAX_M2 = Format(
     ),
     reasoning=("<think>", "</think>"),
     forbidden=("]~b]",),
-    template=("<minimax:tool_call>", "<invoke name="),
+    templates=(("<minimax:tool_call>", "<invoke name="),),
 )

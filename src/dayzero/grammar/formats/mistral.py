@@ -13,5 +13,5 @@ MISTRAL = Format(
     reasoning=("[THINK]", "[/THINK]"),
     forbidden=("[TOOL_RESULTS]", "[INST]", "[AVAILABLE_TOOLS]"),
     call_id="{index:9}",
-    template=("[TOOL_CALLS]", "[ARGS]"),
+    templates=(("[TOOL_CALLS]", "[ARGS]"),),
 )

@@ -13,5 +13,5 @@ MISTRAL_JSON = Format(
     triggers=("[TOOL_CALLS]",),
     forbidden=("[TOOL_RESULTS]", "[INST]", "[AVAILABLE_TOOLS]"),
     call_id="{index:9}",
-    template=("[TOOL_CALLS]", "[TOOL_RESULTS]"),
+    templates=(("[TOOL_CALLS]", "[TOOL_RESULTS]"),),
 )

@@ -14,5 +14,5 @@ PYTHONIC = Format(
     triggers=("<|python_start|>",),
     bare="[{",
     forbidden=("<|header_start|>", "<|start_header_id|>", "<|im_start|>"),
-    template=("<|header_start|>", "func_name1(params_name1=params_value1"),
+    templates=(("<|header_start|>", "func_name1(params_name1=params_value1"),),
 )

@@ -26,5 +26,5 @@ QWEN3_CODER = Format(
     reasoning=("<think>", "</think>"),
     closes_reasoning=True,
     forbidden=("<tool_response>", "</tool_response>", "<|im_start|>"),
-    template=("<function=", "<parameter="),
+    templates=(("<function=", "<parameter="),),
 )

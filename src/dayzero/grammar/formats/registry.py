@@ -50,7 +50,10 @@ FORMATS: Mapping[str, Format] = MappingProxyType(
 
 def format_of(chat_template: str) -> Format | None:
     """The format that a template's text speaks; None if it is none of these."""
-    return next((one for one in FORMATS.values() if all(text in chat_template for text in one.template)), None)
+    for one in FORMATS.values():
+        if any(all(text in chat_template for text in texts) for texts in one.templates):
+            return one
+    return None
 
 
 def chosen_format(name: str, chat_template: str) -> Format | None:
