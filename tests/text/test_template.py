@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from dayzero.errors import CheckpointError, RequestError
@@ -30,6 +32,24 @@ def test_tools_and_calls_render_as_in_transformers():
         == expected
     )
     assert 'of a \\"place\\" <b>&é' in expected
+
+
+# As Phi-4-mini's: tools are a string of a system message.
+IN_MESSAGE = (
+    "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}"
+    "{% if 'tools' in message and message['tools'] is not none %}<|tool|>{{ message['tools'] }}<|/tool|>{% endif %}"
+    "{% endfor %}"
+)
+
+
+def test_tools_go_into_a_system_message_where_a_template_looks_for_them_there():
+    template, wanted = ChatTemplate(IN_MESSAGE, {}), json.dumps([TOOL["function"]], ensure_ascii=False)
+    system = {"role": "system", "content": "Be brief."}
+    assert template.render(conversation([system, *HELLO], tools=[TOOL])) == (
+        f"<|system|>Be brief.<|tool|>{wanted}<|/tool|><|user|>hello"
+    )
+    assert template.render(conversation(HELLO, tools=[TOOL])) == f"<|system|><|tool|>{wanted}<|/tool|><|user|>hello"
+    assert template.render(conversation(HELLO)) == "<|user|>hello"
 
 
 def test_the_real_smollm_template_adds_its_own_system_message(smollm_source):

@@ -1,9 +1,10 @@
 """Chat templates: a conversation becomes the text that the model was trained on. Knows no tokens."""
 
+import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
 
-from jinja2 import Template, TemplateError, TemplateSyntaxError
+from jinja2 import Template, TemplateError, TemplateSyntaxError, meta, nodes
 
 from dayzero.errors import CheckpointError, RequestError
 from dayzero.text.conversation import Conversation, Rendering
@@ -38,8 +39,10 @@ class ChatTemplate:
         """Raises CheckpointError if the source is not a template."""
         if len(source) > _MAX_TEMPLATE_CHARS:
             raise CheckpointError(f"chat template too long: {len(source)} characters (limit: {_MAX_TEMPLATE_CHARS})")
+        environment = TemplateEnvironment(now)
         try:
-            self._template: Template = TemplateEnvironment(now).from_string(source)
+            self._template: Template = environment.from_string(source)
+            self._wants_tools_in_message = _wants_tools_in_message(environment.parse(source))
         except TemplateSyntaxError as error:
             raise CheckpointError(
                 f"chat template does not parse: {error.message} (line {error.lineno})",
@@ -70,7 +73,7 @@ class ChatTemplate:
             return Rendering(text, "")
 
     def _render(self, chat: Conversation) -> str:
-        messages = chat.messages
+        messages = _with_tools(chat) if self._wants_tools_in_message and chat.tools else chat.messages
         if chat.continue_final_message:
             final = messages[-1]
             messages = [*messages[:-1], {**final, "content": f"{final['content']}{_CUT}"}]
@@ -89,6 +92,21 @@ class ChatTemplate:
             chunks.append(chunk)
         text = "".join(chunks)
         return _up_to_cut(text) if chat.continue_final_message else text
+
+
+def _wants_tools_in_message(parsed: nodes.Template) -> bool:
+    """Whether a template reads the tools of a message, as Phi-4-mini's does, and not those beside the messages."""
+    reads = [each.arg for each in parsed.find_all(nodes.Getitem) if isinstance(each.arg, nodes.Const)]
+    names = {each.value for each in reads} | {each.attr for each in parsed.find_all(nodes.Getattr)}
+    return "tools" in names and "tools" not in meta.find_undeclared_variables(parsed)
+
+
+def _with_tools(chat: Conversation) -> list[dict[str, object]]:
+    """The messages with the functions as JSON in a system message, which comes first."""
+    written = json.dumps([tool["function"] for tool in chat.tools or ()], ensure_ascii=False)
+    if chat.messages[0]["role"] == "system":
+        return [{**chat.messages[0], "tools": written}, *chat.messages[1:]]
+    return [{"role": "system", "content": "", "tools": written}, *chat.messages]
 
 
 def _up_to_cut(text: str) -> str:
