@@ -127,14 +127,21 @@ def test_what_the_post_processor_puts_around_a_text_is_told(folder: Path, proces
 def test_what_is_put_around_a_text_counts_whatever_is_said_of_bos(folder: Path, config: dict[str, int]) -> None:
     """Configs of BERT have been seen with the ids of other models."""
     _edit(folder / "tokenizer.json", post_processor=BERT, added_tokens=[])
-    _edit(folder / "tokenizer_config.json", bos_token=None, add_bos_token=False)
+    _edit(folder / "tokenizer_config.json", bos_token=None)
     source = read_tokenizer(folder, config)
     assert (source.add_bos, source.bos_token_id, source.after_text) == (True, 1, (2,))
+
+
+def test_of_a_decoder_what_it_says_of_bos_counts_whatever_its_post_processor_does(folder: Path) -> None:
+    _edit(folder / "tokenizer.json", post_processor=AROUND)
+    _edit(folder / "tokenizer_config.json", add_bos_token=False)
+    assert not read_tokenizer(folder, {}).add_bos
 
 
 def test_several_tokens_before_a_text_are_refused(folder: Path) -> None:
     two = {**AROUND, "single": [AROUND["single"][0], *AROUND["single"]]}
     _edit(folder / "tokenizer.json", post_processor=two)
+    _edit(folder / "tokenizer_config.json", bos_token=None)
     with pytest.raises(UnsupportedModel, match="several tokens before a text: <s>, <s>"):
         read_tokenizer(folder, {})
 

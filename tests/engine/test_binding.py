@@ -61,6 +61,16 @@ def run(made: Engine, *submits: Submit) -> dict[int, Said]:
     return {number: (bytes(t for t in said if t < 256), *ends[number]) for number, said in tokens.items()}
 
 
+def test_what_nothing_has_switched_on_yet_waits_for_no_thread() -> None:
+    binder = Binder(260, (EOS,))
+    binder.learn(byte_tokenizer().to_json())
+    binding = binder.bind(Constraint(grammar=ABC, after_tokens=(7,), repeats=True, banned=(9,)), [1, 2])
+    assert binding.is_ready
+    assert binding.allowed is not None
+    assert not binding.allowed[0] >> 9 & 1
+    assert binding.allowed[0] >> 8 & 1
+
+
 def test_an_output_follows_its_grammar_to_its_end() -> None:
     seen = set()
     for seed in range(8):

@@ -85,6 +85,12 @@ def test_without_a_token_that_begins_calls_an_answer_is_bound_whole_if_a_tool_is
     assert not BytesVocabulary().accepts(bound.grammar, written(found, [LOOSE]))
 
 
+def test_what_is_only_read_takes_no_token_from_what_binds() -> None:
+    kimi, strict = FORMATS["kimi-k2"], STRICT
+    ids = {marker: number for number, marker in enumerate(kimi.markers) if marker not in kimi.also_read}
+    assert constraint(kimi, strict, token_ids=ids).after_tokens == (ids[kimi.triggers[0]],)
+
+
 def test_no_call_is_begun_where_none_is_wanted() -> None:
     token_ids = {"<tool_call>": 7, "<tool_response>": 8, "<|im_start|>": 9}
     assert constraint(HERMES, WEATHER, mode="none", token_ids=token_ids) == Constraint(banned=(8, 9, 7))

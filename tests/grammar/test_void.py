@@ -121,7 +121,9 @@ DOCUMENT = {
 }
 
 
-@pytest.mark.parametrize("draft", ["http://json-schema.org/draft-07/schema#", "http://json-schema.org/draft-04/schema"])
+@pytest.mark.parametrize(
+    "draft", ["http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft-04/schema"]
+)
 def test_what_stands_beside_a_reference_means_nothing_in_draft_7_and_older_ones(draft: str) -> None:
     found = without_void({"$schema": draft, **DOCUMENT})
     assert found["properties"] == {"a": {"$ref": "#/definitions/word"}, "$ref": {"type": "string", "maxLength": 3}}

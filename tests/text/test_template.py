@@ -52,6 +52,12 @@ def test_tools_go_into_a_system_message_where_a_template_looks_for_them_there():
     assert template.render(conversation(HELLO)) == "<|user|>hello"
 
 
+@pytest.mark.parametrize("loop", ["{% for tool in message.tools %}{{ tool.name }}{% endfor %}", "{{ tools }}"])
+def test_a_template_that_looks_for_a_list_gets_no_string_of_tools(loop):
+    template = ChatTemplate("{% for message in messages %}{{ message['tools'] }}|" + loop + "{% endfor %}", {})
+    assert template.render(conversation(HELLO, tools=[TOOL])).startswith("|")
+
+
 def test_the_real_smollm_template_adds_its_own_system_message(smollm_source):
     template = ChatTemplate(smollm_source.chat_template, smollm_source.named_tokens)
     assert template.render(conversation(HELLO)).startswith(

@@ -83,7 +83,8 @@ def read_tokenizer(folder: Path, config: dict[str, Any]) -> TokenizerSource:
     if bos is None:
         bos = min(token_ids(config, "bos_token_id", folder / "config.json"), default=None)
     adds_bos = bos is not None and _adds_bos(settings, first and first[0], bos_token)
-    if first is not None and after:  # put around a text, as an encoder wants it, whatever a config says of BOS
+    is_around = bool(after) and bos_token is None  # as an encoder wants it, whatever a config says of BOS
+    if first is not None and (bos is None or is_around):
         if len(before) > 1:
             raise UnsupportedModel(f"several tokens before a text: {', '.join(text for text, _ in before)}")
         bos, adds_bos = first[1], True

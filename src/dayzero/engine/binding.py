@@ -67,7 +67,10 @@ class Binding:
         self._binder.follow(lambda: self._do(self._follow, tokens))
 
     def begin(self, committed: Sequence[int]) -> None:
-        """Build the grammar, and follow what was already delivered."""
+        """Build the grammar, and follow what was already delivered: at once, where nothing has switched it on yet."""
+        if self._after_tokens and self._after_tokens.isdisjoint(committed):
+            self.allowed, self.is_ready = self._mask(), True
+            return
         self._binder.build(lambda: self._do(self._begin, committed))
 
     def drop(self) -> None:
@@ -93,7 +96,7 @@ class Binding:
             self.is_ready = True
 
     def _begin(self, committed: Sequence[int]) -> None:
-        if self._constraint.grammar and not self._constraint.after_tokens:
+        if not self._after_tokens:
             self._switch_on()
         self._follow(committed)
 
@@ -146,7 +149,7 @@ class Binder:
         self._tokenizer: str | None = None
 
     def learn(self, tokenizer: str) -> None:
-        """The tokenizer, as its library writes it; once, before the first constraint."""
+        """The tokenizer, as its library writes it; once, before the first grammar."""
         self._tokenizer = tokenizer
 
     def bind(self, constraint: Constraint, committed: Sequence[int]) -> Binding:
@@ -159,7 +162,7 @@ class Binder:
 
     @property
     def table(self) -> TokenTable:
-        """Made when a grammar is first built, on that thread: it takes a fraction of a second."""
+        """Made by whichever thread needs it first: it takes a fraction of a second."""
         if self._table is None:
             assert self._tokenizer is not None
             self._table = TokenTable(self._tokenizer, self._vocab_size, self._eos_token_ids)

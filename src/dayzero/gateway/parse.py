@@ -111,35 +111,35 @@ def without_effect(
     """
     ignored: list[str] = []
     told: set[str] = set()
-    for path, value in _beside(fields, known, ""):
+    for place, path, value in _beside(fields, known, ""):
         name = _NUMBER.sub("[]", path)
         if name in rules.neutral:
             if value not in rules.neutral[name]:
                 raise UnsupportedParameter(path, hint=rules.instead.get(name))
             continue
-        if name.rpartition(".")[0] in rules.open:
+        if _NUMBER.sub("[]", place) in rules.open:
             continue
         if strict and name not in rules.harmless:
             raise RequestError(f"unknown field: {path}", param=path, hint="leave it out")
-        if len(ignored) <= _MAX_NAMES and not (name != path and name in told):
+        if len(ignored) <= _MAX_NAMES and (name == path or name not in told):
             told.add(name)
             ignored.append(path)
     return [*ignored[:_MAX_NAMES], "..."] if len(ignored) > _MAX_NAMES else ignored
 
 
-def _beside(value: Mapping[str, Any], known: Mapping[str, Any], place: str) -> Iterator[tuple[str, object]]:
-    """Path and value of each field that its object has no place for. null is the same as absent."""
+def _beside(value: Mapping[str, Any], known: Mapping[str, Any], place: str) -> Iterator[tuple[str, str, object]]:
+    """Place, path and value of each field that its object has no place for. null is the same as absent."""
     for name, inner in value.items():
         if inner is None:
             continue
         path = f"{place}.{_plain(name)}" if place else _plain(name)
         if name not in known:
-            yield path, inner
+            yield place, path, inner
         elif isinstance(inner, dict | list):
             yield from _beside_in(inner, known[name], path)
 
 
-def _beside_in(value: object, kind: Any, place: str) -> Iterator[tuple[str, object]]:
+def _beside_in(value: object, kind: Any, place: str) -> Iterator[tuple[str, str, object]]:
     if isinstance(value, dict):
         struct = _struct_of(value, kind)
         if struct is not None:

@@ -74,7 +74,7 @@ def answer_constraint(
     banned = roles.banned
     marks = {mark: token_ids[mark] for mark in format.markers if mark in token_ids}
     if mode == "none" or not tools:
-        banned = _without((*banned, *_ids(format.triggers, token_ids)), eos_token_ids)
+        banned = _without((*banned, *_ids(format.begins, token_ids)), eos_token_ids)
         if wanted is None:
             return msgspec.structs.replace(roles, banned=banned)
         alone = grammar_for(format, (), parallel=parallel, token_ids=marks, eos_token_ids=eos_token_ids)

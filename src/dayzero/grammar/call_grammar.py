@@ -120,9 +120,9 @@ class CallGrammar:
         """Any answer, in which calls are as they should be."""
         lark = Lark(self._token_ids)
         section = lark.rule(self._section(lark, is_triggered=bool(self._triggers)))
-        go_on = f"({self._text_and_trigger(lark)} {section})* {lark.text(marks=self._format.triggers)}"
+        go_on = f"({self._text_and_trigger(lark)} {section})* {lark.text(marks=self._format.begins)}"
         begun = lark.rule(f"{section} {go_on if self._parallel else NOTHING}")
-        answers = [lark.text(besides=self._format.bare, marks=self._format.triggers)]
+        answers = [lark.text(besides=self._format.bare, marks=self._format.begins)]
         if self._triggers:
             answers.append(f"{self._text_and_trigger(lark, besides=self._format.bare)} {begun}")
         if self._format.bare:
@@ -149,7 +149,7 @@ class CallGrammar:
             return answer
         begin, end = self._format.reasoning
         closes = self._format.closes_reasoning and bool(begun)
-        not_yet = self._format.triggers if closes else ()
+        not_yet = self._format.begins if closes else ()
         thoughts = [f"{lark.text_until(end, marks=not_yet)} WS? {answer}"]
         if closes and self._triggers:
             thoughts.append(f"{self._text_and_trigger(lark)} {begun}")
@@ -157,7 +157,7 @@ class CallGrammar:
         return thought if starts_in_reasoning else f"{answer} | {lark.literal(begin)} {thought}"
 
     def _text_and_trigger(self, lark: Lark, *, besides: str = "") -> str:
-        marks = self._format.triggers
+        marks = self._format.begins
         return lark.any_of([lark.text_until(trigger, marks=marks, besides=besides) for trigger in self._triggers])
 
     def _section(self, lark: Lark, *, is_triggered: bool) -> str:

@@ -31,6 +31,7 @@ class Format:
 
     shape             of the calls
     triggers          what calls begin with
+    also_read         what models were seen to begin calls with, too; a grammar never does
     bare              characters that calls may begin with instead, as the very first of an answer
     reasoning         what stands before and after what a model thinks
     closes_reasoning  a call may come before the end of reasoning, and ends it
@@ -44,6 +45,7 @@ class Format:
     name: str
     shape: Shape | Messages
     triggers: tuple[str, ...] = ()
+    also_read: tuple[str, ...] = ()
     bare: str = ""
     reasoning: tuple[str, str] | None = None
     closes_reasoning: bool = False
@@ -60,6 +62,11 @@ class Format:
         return "" if self.reasoning is None else self.reasoning[1]
 
     @property
+    def begins(self) -> tuple[str, ...]:
+        """All that begins calls as they are read."""
+        return (*self.triggers, *self.also_read)
+
+    @property
     def markers(self) -> tuple[str, ...]:
         """Every string that may be one token of a vocabulary."""
-        return tuple(dict.fromkeys((*self.triggers, *self.shape.marks, *(self.reasoning or ()), *self.tokens)))
+        return tuple(dict.fromkeys((*self.begins, *self.shape.marks, *(self.reasoning or ()), *self.tokens)))

@@ -96,7 +96,7 @@ def _format(table: Table) -> Format:
         raise _Wrong("name", "not a plain word", "use 1 to 64 of a-z 0-9 . _ -")
     if not (found.triggers or found.bare):
         raise _Wrong("triggers", "nothing begins a call", "list what does, or give the characters of bare")
-    for key in ("triggers", "reasoning", "forbidden", "tokens"):
+    for key in ("triggers", "also_read", "reasoning", "forbidden", "tokens"):
         if any(not one for one in getattr(found, key) or ()):
             raise _Wrong(key, "an empty string", "remove it")
     if any(character.isspace() for character in found.bare):
@@ -117,6 +117,8 @@ def _shape(table: Table) -> Any:
     shape = _record(SHAPES[kind], {key: value for key, value in table.items() if key != "kind"}, "shape", made)
     if isinstance(shape, Named):
         _check_named(shape)
+    if isinstance(shape, Tagged) and shape.takes_json and not shape.name_end:
+        raise _Wrong("shape.name_end", "missing", "an object needs something that ends the name before it")
     if isinstance(shape, Tagged) and shape.section_end:
         _check_begin(shape)
     return shape

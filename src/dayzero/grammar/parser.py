@@ -89,15 +89,13 @@ class OutputParser:
         self._parallel = parallel
         self._window = Window(marker_tokens)
         begin, end = format.reasoning or ("", "")
-        triggers = () if calls == "ignore" else format.triggers
+        triggers = () if calls == "ignore" else format.begins
         self._in_text = Markers((*triggers, *(self._shape.marks if triggers else ()), begin, end), marker_tokens)
         self._in_reasoning = Markers((begin, end, *(triggers if format.closes_reasoning else ())), marker_tokens)
         self._triggers = frozenset(triggers)
         self._reader: Reader | None = None
         self._num_calls = 0
-        self._is_marked = (
-            False  # a marker has begun what the reader reads, not a bare character that text may begin with
-        )
+        self._is_marked = False  # a marker began what is read: no bare character and no word, which text may have
         self._is_open = False  # a call has been said to start
         self._has_called = False  # the reader has told of a call
         self._is_shown = False  # the last one it told of was none of ours, and is text
@@ -184,7 +182,7 @@ class OutputParser:
         window = self._window
         window.taken = []
         window.take(len(trigger))
-        self._is_marked = bool(trigger)
+        self._is_marked = bool(trigger) and not trigger.isalpha()
         self._has_called = self._is_shown = False
         self._reader = self._shape.read(window, trigger, self._tools)
 

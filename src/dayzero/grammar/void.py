@@ -24,7 +24,7 @@ _REST = {
     "patternProperties": ("additionalProperties", "unevaluatedProperties"),
     "prefixItems": ("items", "unevaluatedItems"),
 }
-_OLD_DRAFT = re.compile(r"http://json-schema\.org/draft-0[1-7]/")
+_OLD_DRAFT = re.compile(r"https?://json-schema\.org/draft-0[1-7]/")
 _BESIDE_REF = _ANNOTATIONS | {"$ref", "$schema", "$id", "$defs", "definitions"}
 _ANCHORS = ("$dynamicAnchor", "$recursiveAnchor")  # what would refer to them, is refused
 
@@ -38,7 +38,11 @@ def without_void(schema: Schema) -> dict[str, Any]:
     Sources: the vocabularies for applicators and validation of JSON Schema 2020-12, and draft 7 (8.3 of its core) for
     what is older.
     """
-    return _without_void(schema, is_old=bool(_OLD_DRAFT.match(str(schema.get("$schema")))))
+    draft = str(schema.get("$schema"))
+    if not _OLD_DRAFT.match(draft):
+        return _without_void(schema, is_old=False)
+    named = {**schema, "$schema": draft.replace("https:", "http:", 1)}  # as those drafts, and llguidance, spell it
+    return _without_void(named, is_old=True)
 
 
 def _without_void(schema: Schema, *, is_old: bool) -> dict[str, Any]:

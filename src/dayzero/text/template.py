@@ -41,8 +41,9 @@ class ChatTemplate:
             raise CheckpointError(f"chat template too long: {len(source)} characters (limit: {_MAX_TEMPLATE_CHARS})")
         environment = TemplateEnvironment(now)
         try:
-            self._template: Template = environment.from_string(source)
-            self._wants_tools_in_message = _wants_tools_in_message(environment.parse(source))
+            parsed = environment.parse(source)
+            self._template: Template = environment.from_string(parsed)
+            self._wants_tools_in_message = _wants_tools_in_message(parsed)
         except TemplateSyntaxError as error:
             raise CheckpointError(
                 f"chat template does not parse: {error.message} (line {error.lineno})",
@@ -96,9 +97,17 @@ class ChatTemplate:
 
 def _wants_tools_in_message(parsed: nodes.Template) -> bool:
     """Whether a template reads the tools of a message, as Phi-4-mini's does, and not those beside the messages."""
-    reads = [each.arg for each in parsed.find_all(nodes.Getitem) if isinstance(each.arg, nodes.Const)]
-    names = {each.value for each in reads} | {each.attr for each in parsed.find_all(nodes.Getattr)}
-    return "tools" in names and "tools" not in meta.find_undeclared_variables(parsed)
+    if "tools" in meta.find_undeclared_variables(parsed) or any(
+        _is_tools(loop.iter) for loop in parsed.find_all(nodes.For)
+    ):
+        return False  # a list is looked for
+    return any(map(_is_tools, parsed.find_all((nodes.Getattr, nodes.Getitem))))
+
+
+def _is_tools(node: nodes.Node) -> bool:
+    if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Const):
+        return bool(node.arg.value == "tools")
+    return isinstance(node, nodes.Getattr) and node.attr == "tools"
 
 
 def _with_tools(chat: Conversation) -> list[dict[str, object]]:

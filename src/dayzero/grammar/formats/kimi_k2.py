@@ -15,7 +15,8 @@ from dayzero.grammar.shapes.named import Named
 
 KIMI_K2 = Format(
     name="kimi-k2",
-    triggers=("<|tool_calls_section_begin|>", "<|tool_call_section_begin|>", "<|tool_call_begin|>"),
+    triggers=("<|tool_calls_section_begin|>", "<|tool_call_begin|>"),
+    also_read=("<|tool_call_section_begin|>",),
     shape=Named(
         begin="<|tool_call_begin|>",
         separators=("<|tool_call_argument_begin|>",),

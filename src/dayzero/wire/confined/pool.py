@@ -77,10 +77,7 @@ class Confined:
             await root.close()
 
     async def _started(self) -> "_Root":
-        try:
-            root = await _Root.spawn(self._module)
-        except OSError as error:  # no more processes or descriptors
-            raise CannotLoad from error
+        root = await _Root.spawn(self._module)
         try:
             loader = await root.child()
             try:
@@ -89,7 +86,7 @@ class Confined:
                 loader.leave()
         except BaseException as error:
             await root.close()
-            if isinstance(error, TimeoutError | Gone):
+            if isinstance(error, OSError | Gone):  # TimeoutError among them
                 raise CannotLoad from error
             raise
         return root
@@ -110,7 +107,10 @@ class Pool:
         Any number may wait: whoever admits requests bounds them.
         """
         async with self._free:
-            child = self._idle_one() or await self._confined.child()
+            try:
+                child = self._idle_one() or await self._confined.child()
+            except OSError as error:  # no more descriptors or processes
+                raise CannotLoad from error
             try:
                 answer = await child.ask(job, self._limit_s)
             except BaseException:
@@ -179,6 +179,7 @@ class _Root:
         self._numbers = itertools.count()
         self._children: dict[int, Child] = {}
         self._orders: deque[tuple[bytes, socket.socket | None]] = deque()  # that the control has no room for
+        self._retry: asyncio.TimerHandle | None = None
 
     @classmethod
     async def spawn(cls, module: str) -> Self:
@@ -244,9 +245,11 @@ class _Root:
     def _order(self, order: bytes, channel: socket.socket | None = None) -> None:
         """Tell the root, as soon as it has read what it was told before. `channel` goes with it, and is closed here."""
         self._orders.append((order, channel))
-        self._send_orders()
+        if self._retry is None:
+            self._send_orders()
 
     def _send_orders(self) -> None:
+        self._retry = None
         try:
             while self._orders:
                 order, channel = self._orders[0]
@@ -254,12 +257,17 @@ class _Root:
                 self._orders.popleft()
                 if channel is not None:
                     channel.close()
-        except BlockingIOError:
-            asyncio.get_running_loop().call_later(_RETRY_S, self._send_orders)
-        except OSError:  # it has ended, and so have its children
+        except ConnectionError:  # it has ended, and so have its children
             self._drop_orders()
+        except OSError:  # there is no room: it reads slowly, or the system has none
+            if self._control.fileno() >= 0:
+                self._retry = asyncio.get_running_loop().call_later(_RETRY_S, self._send_orders)
+            else:
+                self._drop_orders()
 
     def _drop_orders(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
         while self._orders:
             _, channel = self._orders.popleft()
             if channel is not None:
