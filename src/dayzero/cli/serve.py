@@ -114,16 +114,23 @@ def serve(
         checkpoint = open_checkpoint(path)
         source = template or checkpoint.tokenizer.chat_template
         written = chosen_format(tool_format, source or "")
-        of_text = {
-            "--chat-template": chat_template is not None,
-            "--tool-format": tool_format != "auto",
-            "--collapse-guard": collapse_guard != "retry",
-            "--store-responses": store_responses,
-        }
-        given = [flag for flag, is_given in of_text.items() if is_given]
-        _run(_serve(engine, checkpoint, source, written, gateway_config, listener, of_text=given))
+        of_text = _flags_of_text(chat_template, tool_format, collapse_guard, store_responses=store_responses)
+        _run(_serve(engine, checkpoint, source, written, gateway_config, listener, of_text=of_text))
     finally:
         engine.close()
+
+
+def _flags_of_text(
+    chat_template: Path | None, tool_format: str, collapse_guard: str, *, store_responses: bool
+) -> list[str]:
+    """Those that were given and that an encoder has no use of, as far as they are not what goes without saying."""
+    flags = {
+        "--chat-template": chat_template is not None,
+        "--tool-format": tool_format != "auto",
+        "--collapse-guard": collapse_guard != "retry",
+        "--store-responses": store_responses,
+    }
+    return [flag for flag, is_given in flags.items() if is_given]
 
 
 def _configure_log() -> None:

@@ -122,13 +122,13 @@ ITEM_RULES = FieldRules(
 )
 
 
-def check_include(names: Sequence[str], param: str = "include") -> None:
+def check_include(names: Sequence[str]) -> None:
     """Raises RequestError for a name of what there is, but is not told, and for one of nothing."""
     for name in names:
         if name == "message.output_text.logprobs":
-            raise UnsupportedParameter(param)
+            raise UnsupportedParameter("include")
         if name not in INCLUDABLE:
-            raise RequestError("unknown name", param=param, hint=f"known: {', '.join(sorted(INCLUDABLE))}")
+            raise RequestError("unknown name", param="include", hint=f"known: {', '.join(sorted(INCLUDABLE))}")
 
 
 def draw_id(kind: str) -> str:
